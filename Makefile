@@ -1,0 +1,31 @@
+# Every target sets up what it needs. The README promises two of them: make demo, make test.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(READY)                 ## train a binary network on embedded data, three seeds
+	$(BIN)/zerocross demo
+
+test: $(READY)                 ## a sample of everything, under 12 minutes on 2 cores
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(READY)            ## real kills, all combinations, large sweeps, under 70 minutes
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(READY)                ## timings, each beside its rival in the same run
+	$(BIN)/zerocross bench optimizer
+	$(BIN)/zerocross bench train
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .ruff_cache .hypothesis

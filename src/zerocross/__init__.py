@@ -1,0 +1,56 @@
+"""zerocross: a binary weight flips when its filtered gradient crosses zero.
+
+Public names are imported on first use (PEP 562), so that `import zerocross` costs nothing and the parts that need no
+torch can be used without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "GradientFilter": "zerocross.optim",
+    "HybridOptimizer": "zerocross.optim",
+    "split_params": "zerocross.optim",
+    "ff_ratio": "zerocross.optim",
+    "binarize": "zerocross.nn",
+    "summary": "zerocross.nn",
+}
+_PARTS = ("bench", "data", "filters", "models", "nn", "optim", "train")
+
+__all__ = [
+    "GradientFilter",
+    "HybridOptimizer",
+    "__version__",
+    "bench",
+    "binarize",
+    "data",
+    "ff_ratio",
+    "filters",
+    "models",
+    "nn",
+    "optim",
+    "split_params",
+    "summary",
+    "train",
+]
+
+if TYPE_CHECKING:
+    from zerocross import bench, data, filters, models, nn, optim, train
+    from zerocross.nn import binarize, summary
+    from zerocross.optim import GradientFilter, HybridOptimizer, ff_ratio, split_params
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _PARTS:
+        return import_module(f"zerocross.{name}")
+    raise AttributeError(f"module 'zerocross' has no attribute {name!r}; it has {', '.join(sorted(__all__))}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

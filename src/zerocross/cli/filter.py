@@ -1,0 +1,252 @@
+"""`zerocross filter`: which filter an SGD is, or which SGD a filter is, in a table and a picture."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from zerocross.filters import IIRFilter, Response
+
+_SGD = "From the settings of torch.optim.SGD"
+_OWN = "From the filter's own"
+_COLOURS = ("#0072B2", "#D55E00", "#009E73")  # Okabe-Ito
+_STYLES = ("-", "--", ":")
+
+
+class _Subject(NamedTuple):
+    """The filters to show, the one in question first, and what to say above and below the table."""
+
+    title: str
+    filters: dict[str, IIRFilter]
+    notes: list[str]
+
+
+def command(
+    lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=_SGD)] = None,
+    momentum: Annotated[
+        float | None, typer.Option(help="From 0 (the default) to below 1.", rich_help_panel=_SGD)
+    ] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="0 (the default) or more.", rich_help_panel=_SGD)] = None,
+    dampening: Annotated[
+        float | None, typer.Option(help="From 0 (the default) to below 1.", rich_help_panel=_SGD)
+    ] = None,
+    nesterov: Annotated[bool, typer.Option("--nesterov", help="Nesterov's momentum.", rich_help_panel=_SGD)] = False,
+    alpha: Annotated[float | None, typer.Option(help="Discount of an EMA, in (0, 1].", rich_help_panel=_OWN)] = None,
+    gamma: Annotated[float | None, typer.Option(help="Discount of the EMA before it.", rich_help_panel=_OWN)] = None,
+    order: Annotated[
+        int | None, typer.Option(help="Instead of --gamma: so many EMAs of alpha in series.", rich_help_panel=_OWN)
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The picture, .png or .svg.")] = Path("filter.png"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing picture.")] = False,
+) -> None:
+    """Say which filter an SGD is, or which SGD a filter is; draw its impulse and frequency response.
+
+    zerocross filter --lr 0.1 --momentum 0.9 --weight-decay 1e-4
+
+    zerocross filter --alpha 1e-3 --gamma 0.1
+    """
+    from rich.console import Console
+
+    from zerocross.filters import describe
+
+    sgd = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "dampening": dampening}
+    sgd = {name: value for name, value in sgd.items() if value is not None} | ({"nesterov": True} if nesterov else {})
+    own = {"alpha": alpha, "gamma": gamma, "order": order}
+    own = {name: value for name, value in own.items() if value is not None}
+    _check_options(sgd, own)
+    _check_picture(out)
+    subject = _from_sgd(sgd) if sgd else _from_own(**own)
+
+    console = Console(highlight=False)
+    responses = {name: describe(filt) for name, filt in subject.filters.items()}
+    notes = [*subject.notes, *_add_single_ema(responses)]
+    console.print(subject.title)
+    _print_table(console, responses)
+    for note in notes:
+        console.print(note + "\n")
+    if next(iter(responses.values())).stability == "unstable":
+        console.print("No picture: the filter is unstable, its response grows without end.")
+        return
+    _draw(responses, out, force)
+    console.print(f"Picture: {out}", soft_wrap=True)
+
+
+def _check_options(sgd: dict[str, float], own: dict[str, float]) -> None:
+    names = {name: "--" + name.replace("_", "-") for name in (*sgd, *own)}
+    if sgd and own:
+        raise ValueError(
+            f"{names[next(iter(sgd))]} is a setting of SGD and {names[next(iter(own))]} one of a filter: give --lr, "
+            "--momentum, --weight-decay or --alpha, --gamma, not both"
+        )
+    if sgd and "lr" not in sgd:
+        raise ValueError(f"--lr is missing beside {', '.join(names.values())}")
+    if not sgd and ("alpha" not in own or len(own) != 2):
+        raise ValueError(
+            f"{' '.join(names.values()) or 'no option'} given: a filter needs --lr (with --momentum, --weight-decay), "
+            "or --alpha with --gamma, or --alpha with --order"
+        )
+    if own.get("order", 1) < 1:
+        raise ValueError(f"--order {own['order']} must be 1 or more")
+
+
+def _check_picture(out: Path) -> None:
+    if out.suffix.lower() not in {".png", ".svg"}:
+        raise ValueError(f"--out {out}: the picture's name must end in .png or .svg")
+    if not out.absolute().parent.is_dir():
+        raise FileNotFoundError(f"--out {out}: there is no folder {out.parent}; make it first")
+
+
+def _from_sgd(settings: dict[str, float]) -> _Subject:
+    from zerocross.filters import SGDSettings, alpha_gamma, from_latent, from_sgd, stability
+
+    sgd = SGDSettings(**settings)  # pyright: ignore[reportArgumentType]: nesterov is the one bool
+    filt = from_sgd(*sgd)
+    filters, notes = {"torch's SGD": filt}, []
+    reading = sgd.lr * sgd.weight_decay
+    if reading <= 1:
+        filters["paper's reading"] = from_latent(sgd.lr, sgd.weight_decay, 1 - sgd.momentum)
+        notes.append(
+            f"The paper's reading, alpha = lr * weight_decay = {reading:.5g}, takes the decay out of the momentum (its "
+            "Eq. 3); torch's SGD decays inside it."
+        )
+    if stability(filt) == "integrator":
+        notes.append("Without weight decay it is an integrator (a pole at 1): every gradient is remembered for ever.")
+    try:
+        alpha_gamma(filt)
+    except ValueError as reason:
+        notes.append(f"No alpha and gamma: {reason}.")
+    given = ", ".join(f"{name}={value}" for name, value in settings.items())
+    return _Subject(f"torch.optim.SGD({given}) is a filter of order {filt.order}.", filters, notes)
+
+
+def _from_own(alpha: float, gamma: float | None = None, order: int = 2) -> _Subject:
+    from zerocross.filters import cascade, ema, to_latent, to_sgd
+
+    if gamma is not None:
+        filt, title = cascade(ema(gamma), ema(alpha)), f"Two EMAs in series, gamma = {gamma:g} and alpha = {alpha:g}."
+    else:
+        filt = cascade(*[ema(alpha)] * order)
+        title = f"{order} EMA{'s in series' if order > 1 else ''}, alpha = {alpha:g}."
+        gamma = {1: 1.0, 2: alpha}.get(order)
+    if gamma is None:
+        return _Subject(title, {"filter": filt}, [f"No SGD is a filter of order {order}: it has two poles at most."])
+    latent, sgd = to_latent(alpha, gamma, lr=0.1), to_sgd(alpha, gamma, lr=0.1)
+    note = (
+        "It takes the signs of these SGDs, at constant rates and from a start at zero; at another lr, weight_decay "
+        "scales with 0.1 / lr.\n"
+        f"  torch   SGD(params, lr=0.1, momentum={sgd.momentum:.6g}, weight_decay={sgd.weight_decay:.6g})\n"
+        f"  paper   Eqs. 2 and 3 with lr=0.1, gamma={latent.gamma:.6g}, weight_decay={latent.weight_decay:.6g}"
+    )
+    return _Subject(title, {"filter": filt}, [note])
+
+
+def _add_single_ema(responses: dict[str, Response]) -> list[str]:
+    """Add the EMA of equal noise gain to the table, where there is one, and say what the order buys."""
+    from zerocross.filters import compare_orders
+
+    first = next(iter(responses.values()))
+    if first.filt.order < 2 or first.stability != "stable":
+        return []
+    try:
+        given, noise, flips = compare_orders(first.filt)
+    except ValueError:
+        return []
+    responses["one EMA, same noise"] = noise
+    note = (
+        f"What the order buys: at equal noise gain, one EMA is as late (a mean delay of {noise.mean_delay:,.1f} steps "
+        f"against {given.mean_delay:,.1f}), but noise flips it {noise.flip_rate / given.flip_rate:.3g} times as often. "
+        f"One EMA that noise flips as rarely is {flips.mean_delay / given.mean_delay:.3g} times as late."
+    )
+    return [note]
+
+
+def _print_table(console: Console, responses: dict[str, Response]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for name in responses:
+        table.add_column(name, justify="right", no_wrap=True)
+    columns = [_cells(response) for response in responses.values()]
+    for label in columns[0]:
+        table.add_row(label, *(column[label] for column in columns))
+    console.print(table)
+
+
+def _cells(response: Response) -> dict[str, str]:
+    from zerocross.filters import alpha_gamma
+
+    try:
+        alpha, gamma = (f"{value:.5g}" for value in alpha_gamma(response.filt))
+    except ValueError:
+        alpha = gamma = "-"
+    return {
+        "alpha": alpha,
+        "gamma": gamma,
+        "poles": "\n".join(_pole(pole) for pole in response.filt.poles.tolist() if pole.imag >= 0) or "none",
+        "stability": response.stability,
+        "mean delay, steps": _count(response.mean_delay, 1),
+        "window (95 %), steps": _count(response.window),
+        "half-life, steps": _count(response.half_life, 1),
+        "follows a reversal, steps": _count(response.reversal),
+        "noise gain": f"{response.noise_gain:.4g}" if response.noise_gain < float("inf") else "infinite",
+        "flips by noise, per step": f"{response.flip_rate:.4g}",
+    }
+
+
+def _pole(pole: complex) -> str:
+    return f"{pole.real:.8g}" if pole.imag == 0 else f"{pole.real:.6g} +- {pole.imag:.4g}j"
+
+
+def _count(steps: float, digits: int = 0) -> str:
+    return "infinite" if steps == float("inf") else f"{steps:,.{digits}f}"
+
+
+def _draw(responses: dict[str, Response], out: Path, force: bool) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    from zerocross.filters import frequency_response, impulse_response
+
+    if out.exists() and not force:
+        raise FileExistsError(f"{out} exists and stays as it is: choose another --out, or --force to replace it")
+    longest = max((r.window for r in responses.values() if r.window < float("inf")), default=1000.0)
+    ages = np.unique(np.geomspace(1, 4 * longest + 100, 600).astype(np.int64))
+    ages = np.concatenate([[0], ages])
+    frequencies = np.geomspace(0.02 / (longest + 10), 0.5, 600)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for (name, response), colour, style in zip(responses.items(), _COLOURS, _STYLES, strict=False):
+        taps = impulse_response(response.filt, ages)
+        gain = np.abs(frequency_response(response.filt, frequencies)[1])
+        look = {"label": name, "color": colour, "linestyle": style, "linewidth": 2}
+        left.plot(ages, taps / np.abs(taps).max(), **look)
+        right.plot(frequencies, 20 * np.log10(np.maximum(gain / gain[0], 1e-15)), **look)
+    left.set(
+        xscale="symlog", xlabel="age of the gradient, steps", ylabel="weight (largest = 1)", title="Impulse response"
+    )
+    left.set_xlim(0, ages[-1])
+    right.set(xscale="log", xlabel="frequency, cycles per step", ylabel="gain, dB", title="Frequency response")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    left.legend()
+    _save(figure, out)
+    plt.close(figure)
+
+
+def _save(figure, out: Path) -> None:
+    aside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        figure.savefig(aside, format=out.suffix[1:].lower(), dpi=120)
+        aside.replace(out)
+    finally:
+        aside.unlink(missing_ok=True)

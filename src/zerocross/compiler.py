@@ -1,0 +1,41 @@
+"""torch.compile where a C++ compiler is present; otherwise the same function, eager, with one warning."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@functools.cache
+def available() -> bool:
+    """Whether torch.compile can build CPU code here (CUDA code needs no C++ compiler of the machine's)."""
+    from torch._inductor import cpp_builder, exc
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except (exc.InvalidCxxCompiler, OSError):
+        return False
+    return True
+
+
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        "no C++ compiler found: running eagerly, which is slower and gives the same results up to rounding; "
+        "install g++ or clang++ (or name one in CXX), or switch compilation off to silence this",
+        stacklevel=3,
+    )
+
+
+def compiled(function: Function, *, needs_cpp: bool = True, **options: Any) -> Function:
+    """The compiled function, or the function itself, with one warning, where there is no compiler."""
+    if needs_cpp and not available():
+        _warn_once()
+        return function
+    return cast("Function", torch.compile(function, **options))

@@ -1,0 +1,52 @@
+"""Datasets: `load(name)` for the known ones, `from_tensors` for your own; one source per file.
+
+Names are imported on first use (PEP 562): looking for files or fetching them needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zerocross.data.batches import Batches, Split
+    from zerocross.data.dataset import BatchStream, Dataset, from_tensors
+
+NAMES = ("digits", "cifar10", "audiomnist", "imagenet")
+_HOME = {
+    "Batches": "zerocross.data.batches",
+    "BatchStream": "zerocross.data.dataset",
+    "Dataset": "zerocross.data.dataset",
+    "Split": "zerocross.data.batches",
+    "from_tensors": "zerocross.data.dataset",
+}
+
+__all__ = ["NAMES", "Batches", "BatchStream", "Dataset", "Split", "from_tensors", "load"]
+
+
+def load(name: str, data_dir: str | Path | None = None, *, validate: bool = False, **options: Any) -> Dataset:
+    """Load a dataset by name, for the figure to report or for choosing settings.
+
+    Args:
+        name: "digits", "cifar10", "audiomnist" or "imagenet".
+        data_dir: where its files are; `digits` needs none.
+        validate: hold a part of the training data out and evaluate on it; test data stay unread. Otherwise train on
+            all training data and evaluate on the official test part.
+        options: of the source: `fold` and `features` (audiomnist), `reader` and `workers` (imagenet).
+    """
+    if name not in NAMES:
+        raise ValueError(f"dataset {name!r} is unknown; choose one of {', '.join(NAMES)}, or use from_tensors()")
+    source = import_module(f"zerocross.data.{name}").load
+    known = [option for option in signature(source).parameters if option not in {"data_dir", "validate"}]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ValueError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    return source(data_dir, validate=validate, **options)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'zerocross.data' has no attribute {name!r}; it has {', '.join(__all__)}")

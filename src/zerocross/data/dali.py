@@ -1,0 +1,101 @@
+"""Training batches of image files by NVIDIA DALI, on the CPU or, decoded there too, on a GPU (extra `imagenet`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from nvidia.dali import fn, pipeline_def, types
+from nvidia.dali.plugin.pytorch import feed_ndarray
+from torch import Tensor
+
+from zerocross.data.image_batches import AREA, ATTEMPTS, RATIO, SIZE, Finish
+from zerocross.data.order import AUGMENT, CROP, Plan, derived_seed, epoch_order
+
+
+class DaliBatches:
+    """The batches of `ImageBatches` with random crops, decoded by DALI: same files, order, ranks, flips and lighting.
+
+    DALI draws the crops, from a generator that runs through the epoch: an epoch can be repeated, but not entered in
+    the middle.
+
+    Args:
+        files: paths.
+        targets: (N,) int64.
+        plan: how files are cut into batches and ranks; batches are whole.
+        seed: 0 or more.
+        finish: what the device does.
+        workers: DALI's threads.
+    """
+
+    resumable = False
+
+    def __init__(
+        self, files: Sequence[str], targets: Tensor, plan: Plan, seed: int, finish: Finish, workers: int
+    ) -> None:
+        self.files, self.targets, self.plan, self.seed = files, targets, plan, seed
+        self.finish, self.workers = finish, workers
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def epoch(self, number: int = 0, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (images float32, targets) of epoch `number`; `start` must be 0."""
+        if start != 0:
+            raise ValueError(
+                f"start {start}: DALI cannot enter an epoch in the middle; start at 0, or use reader 'pillow'"
+            )
+        self.plan.check(number, start)
+        return self._epoch(number)
+
+    def _epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        order = epoch_order(len(self.files), self.seed, number)
+        mine = torch.cat([order[self.plan.places(index)] for index in range(len(self))])
+        device = self.finish.device
+        pipeline = _crops(
+            [self.files[i] for i in mine.tolist()],
+            self.targets[mine].tolist(),
+            decoder="cpu" if device.type == "cpu" else "mixed",
+            batch_size=self.plan.batch_size // self.plan.world_size,
+            num_threads=self.workers,
+            device_id=None if device.type == "cpu" else device.index or 0,
+            seed=derived_seed(CROP, self.seed, number, self.plan.rank),
+        )
+        pipeline.build()
+        for index in range(len(self)):
+            try:
+                images, labels = pipeline.run()
+            except RuntimeError as wrong:
+                raise ValueError(f"DALI could not read an image of batch {index}: {_reason(wrong)}") from wrong
+            x = self.finish(_tensor(images, device), derived_seed(AUGMENT, self.seed, number, self.plan.rank, index))
+            yield x, _tensor(labels, torch.device("cpu")).flatten().long().to(device)
+
+
+@pipeline_def(prefetch_queue_depth=2)
+def _crops(files: list[str], labels: list[int], decoder: str) -> Any:
+    """Read in the given order, decode a random window only, resize it to 224 x 224: uint8 (H, W, 3) and label."""
+    encoded, label = fn.readers.file(files=files, labels=labels)
+    image = fn.decoders.image_random_crop(
+        encoded,
+        device=decoder,
+        output_type=types.RGB,
+        random_area=list(AREA),
+        random_aspect_ratio=list(RATIO),
+        num_attempts=ATTEMPTS,
+    )
+    return fn.resize(image, size=[SIZE, SIZE], interp_type=types.INTERP_LINEAR, antialias=True), label
+
+
+def _tensor(output: Any, device: torch.device) -> Tensor:
+    """A copy of DALI's output, whose buffer the next run overwrites."""
+    dense = output.as_tensor()
+    dtype = torch.uint8 if dense.dtype == types.UINT8 else torch.int32
+    out = torch.empty(tuple(dense.shape()), dtype=dtype, device=device)
+    feed_ndarray(dense, out)
+    return out
+
+
+def _reason(wrong: RuntimeError) -> str:
+    lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
+    return " ".join(lines[:4])

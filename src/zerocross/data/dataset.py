@@ -1,0 +1,239 @@
+"""A dataset as the training loop sees it, whatever it was read from, and one made of the user's own tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from zerocross.data.batches import Split
+
+
+class BatchStream(Protocol):
+    """Batches of one part: their number on this rank, and an iterator over an epoch, from any batch if `resumable`."""
+
+    resumable: bool
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, number: int = 0, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (inputs float32, targets int64) of epoch `number` from batch `start` on."""
+        ...
+
+
+class Part(Protocol):
+    """One part of a dataset: a `Split` in memory, or files read as they are needed."""
+
+    @property
+    def targets(self) -> Tensor:
+        """(N,) int64, the class of each sample."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        training: bool,
+        seed: int,
+        augment: str,
+        mean: Sequence[float],
+        std: Sequence[float],
+        device: str | torch.device,
+        rank: int,
+        world_size: int,
+        channels_last: bool,
+    ) -> BatchStream:
+        """Batches for training, or every sample exactly once for evaluation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What to train on and what to evaluate on.
+
+    `evaluation` is the official test part, or, loaded with `validate=True`, a part held out of the training data; in
+    that case the test data stay unread. `evaluated_on` says which.
+
+    Args:
+        name: of the dataset.
+        train: the part to train on.
+        evaluation: the part to evaluate on.
+        evaluated_on: "test" or "validation".
+        num_classes: targets are 0..num_classes-1.
+        class_names: one per class.
+        mean: per channel, or one for all; uint8 images count as 0..1, floats in their own units.
+        std: likewise.
+        augment: what training batches get: "crop-flip", "shift", "resized-crop" (image files only) or "none".
+        input_size: of one sample: (C, H, W) or (F,).
+        source: what was read, for the record.
+    """
+
+    name: str
+    train: Part
+    evaluation: Part
+    evaluated_on: str
+    num_classes: int
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augment: str
+    input_size: tuple[int, ...]
+    source: str
+
+    def train_batches(
+        self,
+        batch_size: int,
+        *,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        device: str | torch.device = "cpu",
+        channels_last: bool = False,
+    ) -> BatchStream:
+        """Shuffled, augmented batches; `batch_size` counts all ranks together, a last partial batch is left out."""
+        return self.train.batches(
+            batch_size,
+            training=True,
+            seed=seed,
+            augment=self.augment,
+            mean=self.mean,
+            std=self.std,
+            device=device,
+            rank=rank,
+            world_size=world_size,
+            channels_last=channels_last,
+        )
+
+    def eval_batches(
+        self,
+        batch_size: int,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        device: str | torch.device = "cpu",
+        channels_last: bool = False,
+    ) -> BatchStream:
+        """Each sample of `evaluation` exactly once over all ranks; a rank may get fewer batches, or none."""
+        return self.evaluation.batches(
+            batch_size,
+            training=False,
+            seed=0,
+            augment="none",
+            mean=self.mean,
+            std=self.std,
+            device=device,
+            rank=rank,
+            world_size=world_size,
+            channels_last=channels_last,
+        )
+
+
+def from_tensors(
+    train_x: Any,
+    train_y: Any,
+    test_x: Any,
+    test_y: Any,
+    *,
+    name: str = "tensors",
+    class_names: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    augment: str = "none",
+    evaluated_on: str = "test",
+    source: str = "tensors",
+) -> Dataset:
+    """A dataset of one's own tensors (or numpy arrays).
+
+    Args:
+        train_x: (N, C, H, W) or (N, F), uint8 (read as 0..1) or floating point.
+        train_y: (N,) integers, the classes 0..K-1.
+        test_x: the part to evaluate on, of the same kind as `train_x`.
+        test_y: its classes.
+        name: for the record.
+        class_names: K names; without them there are as many classes as the largest label asks for.
+        mean: one value, or one per channel or feature; by default measured on `train_x`.
+        std: likewise.
+        augment: "none", "crop-flip" or "shift" (images only).
+        evaluated_on: "test" or "validation", what the second pair is.
+        source: for the record.
+    """
+    train, test = _split("train", train_x, train_y), _split("test", test_x, test_y)
+    if train.inputs.shape[1:] != test.inputs.shape[1:] or train.inputs.dtype != test.inputs.dtype:
+        raise ValueError(
+            f"train_x holds {train.inputs.dtype} samples of shape {tuple(train.inputs.shape[1:])}, "
+            f"test_x {test.inputs.dtype} of {tuple(test.inputs.shape[1:])}: make them the same"
+        )
+    highest = int(max(train.targets.max(), test.targets.max()))
+    names = tuple(str(n) for n in (class_names if class_names is not None else range(highest + 1)))
+    if highest >= len(names):
+        raise ValueError(f"label {highest} is outside 0..{len(names) - 1} ({len(names)} classes)")
+    if mean is None or std is None:
+        measured = statistics(train.inputs)
+        mean, std = measured[0] if mean is None else mean, measured[1] if std is None else std
+    _check_statistics(mean, std, train.inputs.shape[1])
+    return Dataset(
+        name=name,
+        train=train,
+        evaluation=test,
+        evaluated_on=evaluated_on,
+        num_classes=len(names),
+        class_names=names,
+        mean=tuple(mean),
+        std=tuple(std),
+        augment=augment,
+        input_size=tuple(train.inputs.shape[1:]),
+        source=source,
+    )
+
+
+def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation: per channel for images, one for all features otherwise; uint8 counts as 0..1.
+
+    From a histogram for uint8: exact, so the same to the bit on any number of threads. A constant channel has std 1.
+    """
+    channels = inputs.transpose(0, 1).flatten(1) if inputs.ndim == 4 else inputs.reshape(1, -1)
+    means, stds = [], []
+    for channel in channels:
+        if inputs.dtype == torch.uint8:
+            share = torch.bincount(channel, minlength=256).double() / len(channel)
+            value = torch.arange(256, dtype=torch.float64) / 255
+        else:
+            value, share = channel.double(), 1 / len(channel)
+        mean = (value * share).sum()
+        std = ((value - mean).square() * share).sum().sqrt()
+        means.append(float(mean))
+        stds.append(float(std) or 1.0)
+    return tuple(means), tuple(stds)
+
+
+def _split(part: str, x: Any, y: Any) -> Split:
+    inputs, targets = torch.as_tensor(x), torch.as_tensor(y)
+    if inputs.is_floating_point():
+        inputs = inputs.float()
+        if not torch.isfinite(inputs).all():
+            raise ValueError(f"{part}_x holds values that are not finite: clean them first")
+    elif inputs.dtype != torch.uint8:
+        raise ValueError(f"{part}_x is {inputs.dtype}; give uint8 (read as 0..1) or floating point")
+    if inputs.ndim not in {2, 4}:
+        raise ValueError(f"{part}_x has shape {tuple(inputs.shape)}; give (N, C, H, W) or (N, F)")
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        raise ValueError(f"{part}_y is {targets.dtype}; give integers, the classes 0..K-1")
+    if targets.shape != inputs.shape[:1] or not len(targets):
+        raise ValueError(
+            f"{part}_y has shape {tuple(targets.shape)} for {len(inputs)} samples; give one label per sample, at least one"
+        )
+    if int(targets.min()) < 0:
+        raise ValueError(f"{part}_y holds label {int(targets.min())}; labels count from 0")
+    return Split(inputs, targets.long())
+
+
+def _check_statistics(mean: Sequence[float], std: Sequence[float], channels: int) -> None:
+    if any(len(values) not in {1, channels} for values in (mean, std)):
+        raise ValueError(f"mean and std have {len(mean)} and {len(std)} values; give 1 or {channels}")
+    if min(std) <= 0:
+        raise ValueError(f"std {tuple(std)} must be above 0")

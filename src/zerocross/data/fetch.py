@@ -1,0 +1,160 @@
+"""Download and unpack an archive: resumed where it broke off, unpacked safely, checked, and in place whole or not at all.
+
+No torch here. Errors are ValueErrors that say what to do next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from zerocross.data.layout import CIFAR10_ADDRESS, CIFAR10_BINARY, CIFAR10_SHA256
+
+TIMEOUT = 60.0  # seconds without a byte
+MAX_DOWNLOAD, MAX_UNPACKED, MAX_MEMBERS = 512 * 2**20, 2**30, 100
+BLOCK = 2**18
+
+Progress = Callable[[int, int | None], None]
+
+
+def fetch_cifar10(data_dir: Path, *, address: str = CIFAR10_ADDRESS, progress: Progress | None = None) -> Path | None:
+    """Put CIFAR-10's binary version into data_dir/cifar10; returns its folder, or None if it was there already.
+
+    Args:
+        data_dir: the folder of all datasets; made if missing.
+        address: of the archive, http or https.
+        progress: called with (bytes so far, bytes in all or None).
+    """
+    return fetch_archive(address, data_dir / "cifar10", CIFAR10_BINARY, CIFAR10_SHA256, progress)
+
+
+def fetch_archive(
+    address: str, parent: Path, folder: str, sha256: Mapping[str, str], progress: Progress | None = None
+) -> Path | None:
+    """Download a .tar.gz and put the folder in it at parent/folder, once its members match their checksums.
+
+    A broken download stays at parent/<archive>.part and is continued by the next call; nothing else is left behind.
+
+    Args:
+        address: of the archive, http or https.
+        parent: where `folder` shall be.
+        folder: the one folder of the archive that is wanted.
+        sha256: checksum of each file in it that must be there.
+        progress: called with (bytes so far, bytes in all or None).
+    """
+    target = parent / folder
+    if target.exists():
+        wrong = mismatches(target, sha256)
+        if wrong:
+            raise FileExistsError(f"{target} is there but not whole ({', '.join(wrong)}): move it away, then fetch again")
+        return None
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"address {address!r} is neither http:// nor https://")
+    parent.mkdir(parents=True, exist_ok=True)
+    part = parent / (PurePosixPath(address).name + ".part")
+    download(address, part, progress)
+    room = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
+    try:
+        try:
+            unpack(part, room)
+            wrong = mismatches(room / folder, sha256)
+            if wrong:
+                raise ValueError(f"wrong checksum: {', '.join(wrong)}")
+        except (ValueError, EOFError, tarfile.TarError, zlib.error, OSError) as problem:
+            if isinstance(problem, OSError) and problem.errno is not None:
+                raise ValueError(f"could not unpack {part}: {problem}; it is kept") from problem  # disk full and the like
+            part.unlink()
+            raise ValueError(f"{address} gave a bad archive, now removed: {problem}; fetch it again") from problem
+        os.rename(room / folder, target)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+    part.unlink()
+    return target
+
+
+def download(address: str, part: Path, progress: Progress | None = None) -> None:
+    """Download `address` to the file `part`, continuing it if it is there (HTTP Range; restarted if not supported)."""
+    have = part.stat().st_size if part.exists() else 0
+    try:
+        with _open(address, have) as response:
+            if response.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # all there, or not this file
+                total = response.headers.get("Content-Range", "").rpartition("/")[2]
+                if total == str(have):
+                    return
+                part.unlink()
+                raise ValueError(f"{part} did not belong to {address}; it is removed, fetch again")
+            continued = response.status == http.HTTPStatus.PARTIAL_CONTENT
+            if continued and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+                raise ValueError(f"{address} continued at a byte that was not asked for; remove {part} and fetch again")
+            have = have if continued else 0
+            length = response.headers.get("Content-Length")
+            total = have + int(length) if length is not None else None
+            if (total or 0) > MAX_DOWNLOAD:
+                raise ValueError(f"{address} has {total} bytes, more than the {MAX_DOWNLOAD} expected at most")
+            with part.open("ab" if continued else "wb") as file:
+                have = _copy(response, file, have, total, progress)
+    except (OSError, http.client.HTTPException) as wrong:
+        raise ValueError(
+            f"could not download {address} ({wrong}); what came is kept in {part}, fetch again to continue"
+        ) from wrong
+    if total is not None and have != total:
+        raise ValueError(f"{address} broke off after {have} of {total} bytes; fetch again to continue")
+
+
+def _open(address: str, have: int) -> Any:
+    headers = {"User-Agent": "zerocross"} | ({"Range": f"bytes={have}-"} if have else {})
+    request = urllib.request.Request(address, headers=headers)  # noqa: S310 - the scheme is checked by fetch_archive
+    try:
+        return urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
+    except urllib.error.HTTPError as answer:
+        if answer.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return answer
+        raise
+
+
+def _copy(response: IO[bytes], file: IO[bytes], have: int, total: int | None, progress: Progress | None) -> int:
+    while block := response.read(BLOCK):
+        file.write(block)
+        have += len(block)
+        if have > MAX_DOWNLOAD:
+            raise ValueError(f"the download exceeds the {MAX_DOWNLOAD} bytes expected at most")
+        if progress is not None:
+            progress(have, total)
+    return have
+
+
+def unpack(archive: Path, room: Path) -> None:
+    """Unpack a .tar.gz into `room`, plain files and folders with relative names only, within bounds."""
+    unpacked = 0
+    with tarfile.open(archive, "r:gz") as tar:
+        for count, member in enumerate(tar, start=1):
+            path = PurePosixPath(member.name)
+            if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+                raise ValueError(f"member {member.name!r} is unsafe (a link, or outside the archive's folder)")
+            unpacked += member.size
+            if count > MAX_MEMBERS or unpacked > MAX_UNPACKED:
+                raise ValueError(f"more than {MAX_MEMBERS} members or {MAX_UNPACKED} bytes")
+            tar.extract(member, room, filter="data")
+
+
+def mismatches(folder: Path, sha256: Mapping[str, str]) -> list[str]:
+    """Names of the files that are missing in `folder` or differ from their checksum."""
+    return [name for name, want in sha256.items() if digest(folder / name, "sha256") != want]
+
+
+def digest(path: Path, algorithm: str) -> str:
+    """Hexadecimal checksum of a file; empty where there is none."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

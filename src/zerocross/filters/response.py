@@ -1,0 +1,286 @@
+"""What a filter does to gradients, in numbers: memory, delay, noise, and how often noise alone flips a weight."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zerocross.filters.iir import IIRFilter, cascade, ema
+
+Stability = Literal["stable", "integrator", "unstable"]
+
+_INTEGRATE = IIRFilter(((1.0, 0.0, 0.0, 1.0, -1.0, 0.0),))
+_LONGEST = 2**24  # taps that are counted one by one, where only counting will do
+
+
+@dataclass(frozen=True)
+class Response:
+    """A filter's figures, as `describe` finds them; each has a function of the same name, which defines it."""
+
+    filt: IIRFilter
+    stability: Stability
+    mean_delay: float
+    window: float
+    half_life: float
+    reversal: float
+    noise_gain: float
+    flip_rate: float
+
+
+class OrderComparison(NamedTuple):
+    """A filter beside the first-order ones that have its noise gain, and its flip rate."""
+
+    given: Response
+    equal_noise: Response
+    equal_flips: Response
+
+
+def describe(filt: IIRFilter) -> Response:
+    """All figures of a filter at once."""
+    return Response(
+        filt=filt,
+        stability=stability(filt),
+        mean_delay=mean_delay(filt),
+        window=window(filt),
+        half_life=half_life(filt),
+        reversal=reversal(filt),
+        noise_gain=noise_gain(filt),
+        flip_rate=flip_rate(filt),
+    )
+
+
+def compare_orders(filt: IIRFilter) -> OrderComparison:
+    """A filter beside first-order ones: is it true that a second order smooths noise and still reacts quickly?
+
+    The paper says so of `cascade(ema(gamma), ema(alpha))`. With p = 1 - alpha, q = 1 - gamma, N the noise gain and D
+    the mean delay, one EMA has 1/N = 2D + 1, and the cascade has 1/N = 2D + 1 + 2pq / (1 + pq), exactly. Hence, at
+    equal noise gain,
+
+    - the cascade's mean delay is shorter by less than half a step: the order buys no delay;
+    - after a reversal it flips later (up to 21 %, at alpha = gamma), and forgets sooner (a window up to 21 % shorter);
+    - but noise flips it far less often: arccos((p + q) / (1 + pq)) / pi a step against arccos(1 - a) / pi.
+
+    So the claim is true of flips, not of variance: an EMA that noise flips as rarely has a = alpha gamma / (1 + pq), a
+    delay near 2 / (alpha gamma) where the cascade has 1 / alpha + 1 / gamma. Figures: docs/symbols.md.
+
+    Raises:
+        ValueError: if no EMA compares: the filter is not stable, or passes more noise, or flips more, than it gets.
+    """
+    given = describe(filt)
+    if not given.noise_gain <= 1 or not given.flip_rate <= 0.5:
+        raise ValueError(
+            f"{filt!r} is {given.stability}, with noise gain {given.noise_gain:.4g} (an EMA's is at most 1) and flip "
+            f"rate {given.flip_rate:.4g} (at most 0.5): no EMA compares"
+        )
+    equal_noise = 2 * given.noise_gain / (1 + given.noise_gain)  # noise gain a / (2 - a), solved for a
+    equal_flips = 2 * math.sin(math.pi * given.flip_rate / 2) ** 2  # flip rate arccos(1 - a) / pi, solved for a
+    return OrderComparison(given, describe(ema(equal_noise)), describe(ema(equal_flips)))
+
+
+def impulse_response(filt: IIRFilter, steps: int | ArrayLike) -> NDArray[np.float64]:
+    """The taps h_n: the weight that the output gives to the gradient of n steps ago.
+
+    Args:
+        filt: the filter.
+        steps: how many taps, from h_0 on; or the steps n themselves, whose taps cost log n each.
+    """
+    if isinstance(steps, int | np.integer):
+        from scipy.signal import sosfilt  # here, since scipy.signal takes a second to import
+
+        if steps < 1:
+            raise ValueError(f"impulse_response: {steps} taps asked for; at least 1")
+        return np.asarray(sosfilt(filt.sos, np.eye(1, int(steps))[0]))
+    wanted = np.asarray(steps)
+    if not np.issubdtype(wanted.dtype, np.integer) or (wanted < 0).any():
+        raise ValueError(f"impulse_response: steps must be whole numbers >= 0, not {steps}")
+    A, B, C, D = _state_space(filt)
+    taps = [D if n == 0 else C @ np.linalg.matrix_power(A, n - 1) @ B for n in wanted.ravel().tolist()]
+    return np.array(taps, dtype=np.float64).reshape(wanted.shape)
+
+
+def frequency_response(
+    filt: IIRFilter, frequencies: int | ArrayLike = 512
+) -> tuple[NDArray[np.float64], NDArray[np.complex128]]:
+    """Frequencies in cycles per step, and the complex gain at each.
+
+    Args:
+        filt: the filter.
+        frequencies: how many, evenly from 0 to 0.5 (a gradient that changes its sign every step); or their values.
+    """
+    f = np.linspace(0, 0.5, int(frequencies)) if isinstance(frequencies, int | np.integer) else np.asarray(frequencies)
+    back = np.exp(-2j * np.pi * np.asarray(f, dtype=np.float64))  # 1 / z, one step back
+    gain = np.ones(back.shape, dtype=np.complex128)
+    with np.errstate(divide="ignore", invalid="ignore"):  # an integrator is infinite at 0, and may say so
+        for b0, b1, b2, a0, a1, a2 in filt.sections:
+            gain = gain * (b0 + back * (b1 + back * b2)) / (a0 + back * (a1 + back * a2))
+    return np.asarray(f, dtype=np.float64), gain
+
+
+def stability(filt: IIRFilter) -> Stability:
+    """Whether a gradient is forgotten (stable), kept for ever (integrator: a pole of modulus 1), or grows (unstable).
+
+    An integrator is a valid filter, weight decay 0; two equal poles of modulus 1 grow, and count as unstable.
+    """
+    poles = filt.poles
+    excess = np.abs(poles) - 1
+    near = 4 * np.finfo(np.float64).eps  # as near to 1 as float64 can tell
+    kept = poles[np.abs(excess) <= near]
+    if (excess > near).any() or len(np.unique(kept.round(12))) < len(kept):
+        return "unstable"
+    return "integrator" if len(kept) else "stable"
+
+
+def mean_delay(filt: IIRFilter) -> float:
+    """Mean age of what the output is made of: sum n h_n / sum h_n, the group delay at frequency 0, in steps.
+
+    (1 - alpha) / alpha for an EMA; delays in series add up. Infinite unless stable; nan where sum h_n = 0.
+    """
+    if stability(filt) != "stable":
+        return math.inf
+    if filt.dc_gain == 0:
+        return math.nan
+    return math.fsum(_centre(row[:3]) - _centre(row[3:]) for row in filt.sections)
+
+
+def window(filt: IIRFilter, share: float = 0.95) -> float:
+    """How many steps hold a share of the response: the least n with sum_{i<n} |h_i| >= share * sum |h_i|.
+
+    log(1 - share) / log(1 - alpha) for an EMA, rounded up. Infinite unless stable.
+
+    Args:
+        filt: the filter.
+        share: in (0, 0.99]; what lies beyond is lost in rounding where alpha is tiny.
+    """
+    if not 0 < share <= 0.99:
+        raise ValueError(f"window: a share of {share} is outside (0, 0.99]")
+    if stability(filt) != "stable":
+        return math.inf
+    if _one_signed(filt):
+        return float(_first_step(filt, share))
+    held = np.cumsum(np.abs(impulse_response(filt, _horizon(filt))))
+    return float(np.searchsorted(held, share * held[-1]) + 1)
+
+
+def half_life(filt: IIRFilter) -> float:
+    """Steps in which the slowest part of the memory halves: log 2 / -log |largest pole|; 0 without a pole."""
+    if stability(filt) != "stable":
+        return math.inf
+    largest = max(np.abs(filt.poles), default=0.0)
+    return math.log(2) / -math.log(largest) if largest else 0.0
+
+
+def reversal(filt: IIRFilter) -> float:
+    """Steps until the output changes its sign after a long steady gradient changed its sign.
+
+    The least n whose first n taps add up to half of all: the time in which a weight follows a new trend.
+    Infinite unless stable; nan where sum h_n = 0.
+    """
+    if stability(filt) != "stable":
+        return math.inf
+    if filt.dc_gain == 0:
+        return math.nan
+    if _one_signed(filt):
+        return float(_first_step(filt, 0.5))
+    risen = np.cumsum(impulse_response(filt, _horizon(filt))) / filt.dc_gain
+    return float(np.argmax(risen >= 0.5) + 1)
+
+
+def noise_gain(filt: IIRFilter) -> float:
+    """Variance that white noise keeps, once the filter is scaled to pass a steady gradient as it is (dc gain 1).
+
+    sum h_n^2 / (sum h_n)^2, which no scaling of lr changes: alpha / (2 - alpha) for an EMA. Infinite unless stable
+    (and where sum h_n = 0: nothing but noise passes).
+    """
+    if stability(filt) != "stable" or filt.dc_gain == 0:
+        return math.inf
+    return _energy(filt) / filt.dc_gain**2
+
+
+def flip_rate(filt: IIRFilter) -> float:
+    """Share of steps in which the output changes its sign while the gradient is nothing but white Gaussian noise.
+
+    arccos(r) / pi with r the correlation of neighbouring outputs; arccos(1 - alpha) / pi for an EMA. An integrator's
+    rate falls towards 0; nan for an unstable filter.
+    """
+    if stability(filt) != "stable":
+        return 0.0 if stability(filt) == "integrator" else math.nan
+    # The energy of y_i - y_{i-1} is 2 (1 - r) times that of y_i, and free of the cancellation in 1 - r. The difference
+    # shares a section with the first poles, since it nearly cancels a slow one.
+    (b0, b1, b2, a0, a1, a2), *rest = filt.sections
+    difference = IIRFilter(((b0, b1, b2, 1.0, 0.0, 0.0), (1.0, -1.0, 0.0, a0, a1, a2), *rest))
+    return 2 * math.asin(min(1.0, math.sqrt(_energy(difference) / _energy(filt)) / 2)) / math.pi
+
+
+def _state_space(filt: IIRFilter) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
+    """The chain as v_{i+1} = A v_i + B x_i, y_i = C v_i + D x_i; the state is that of sosfilt (zi), flattened."""
+    n = 2 * len(filt.sections)
+    A, B, C, D = np.zeros((n, n)), np.zeros(n), np.zeros(n), 1.0
+    for i, (b0, b1, b2, _, a1, a2) in enumerate(filt.sections):
+        own = slice(2 * i, 2 * i + 2)
+        feed = np.array([b1 - a1 * b0, b2 - a2 * b0])
+        A[own] = np.outer(feed, C)  # what comes out of the sections before goes in here
+        A[own, own] = [[-a1, 1.0], [-a2, 0.0]]
+        B[own] = feed * D
+        C, D = C * b0, D * b0
+        C[2 * i] = 1.0
+    return A, B, C, D
+
+
+def _energy(filt: IIRFilter) -> float:
+    """Sum of squared taps, by doubling: 2^k steps after k rounds, so that alpha = 1e-12 takes no longer than 0.1."""
+    A, B, C, D = _state_space(filt)
+    P = np.outer(B, B)
+    while np.linalg.norm(A) > 1e-9:
+        P = P + A @ P @ A.T
+        A = A @ A
+    return float(C @ P @ C + D**2)
+
+
+def _one_signed(filt: IIRFilter) -> bool:
+    """Whether the sections show that no two taps differ in sign: every section's own taps have one sign."""
+    for row in filt.sections:
+        b0, b1, b2, _, a1, a2 = row
+        poles = IIRFilter((row,)).poles
+        real_positive = bool((poles.imag == 0).all() and (poles.real >= 0).all())
+        lone = b1 == 0 and b2 == 0
+        first = b2 == 0 and a2 == 0 and b0 * (b1 - a1 * b0) >= 0
+        if not (real_positive and (lone or first)):
+            return False
+    return True
+
+
+def _first_step(filt: IIRFilter, share: float) -> int:
+    """The least n whose first n taps hold a share of the sum of all, by bisection: the taps have one sign."""
+    summed = cascade(filt, _INTEGRATE)
+    low, high = 0, 1
+
+    def reached(n: int) -> bool:
+        return bool(impulse_response(summed, np.array([n - 1]))[0] / filt.dc_gain >= share)
+
+    while not reached(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def _horizon(filt: IIRFilter) -> int:
+    """Taps after which nothing is left to count."""
+    largest = max(np.abs(filt.poles), default=0.0)
+    decades = 40 + 10 * filt.order  # repeated poles decay as n^(k-1) p^n
+    steps = filt.order + 1 + (math.ceil(decades / -math.log(largest)) if largest else 0)
+    if steps > _LONGEST:
+        raise ValueError(
+            f"{filt!r}: its taps change their sign and last {steps} steps, more than the {_LONGEST} counted"
+        )
+    return steps
+
+
+def _centre(coefficients: tuple[float, ...]) -> float:
+    c0, c1, c2 = coefficients
+    return (c1 + 2 * c2) / math.fsum((c0, c1, c2))

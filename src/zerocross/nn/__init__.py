@@ -1,0 +1,26 @@
+"""Binary layers for PyTorch: the sign and its surrogate gradients, layers, and tools for whole models."""
+
+from __future__ import annotations
+
+from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
+from zerocross.nn.layers import BinaryConv2d, BinaryLinear
+from zerocross.nn.react import RPReLU, RSign
+from zerocross.nn.sign import SURROGATES, Sign, sign
+from zerocross.nn.summary import LayerSummary, Summary, summary
+
+__all__ = [
+    "SURROGATES",
+    "BinarizeReport",
+    "Binarized",
+    "BinarizedLayer",
+    "BinaryConv2d",
+    "BinaryLinear",
+    "LayerSummary",
+    "RPReLU",
+    "RSign",
+    "Sign",
+    "Summary",
+    "binarize",
+    "sign",
+    "summary",
+]

@@ -1,0 +1,254 @@
+"""Turning an existing model binary, and saying what was done to every layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import UninitializedParameter
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
+
+from zerocross.nn.checks import check_choice, did_you_mean
+from zerocross.nn.layers import BinaryConv2d, BinaryLinear
+from zerocross.nn.sign import sign
+from zerocross.nn.tables import text_table
+
+
+@dataclass(frozen=True)
+class BinarizedLayer:
+    """What became of one layer: `done` is ``"binary"``, ``"kept real"``, ``"already binary"`` or ``"replaced"``."""
+
+    name: str
+    kind: str
+    weights: int
+    done: str
+    why: str
+
+
+@dataclass(frozen=True)
+class BinarizeReport:
+    """Every layer that owns a matrix or a kernel, and what became of it; print it for a table."""
+
+    rows: tuple[BinarizedLayer, ...]
+
+    def __str__(self) -> str:
+        cells = [
+            (row.name, row.kind, row.done, row.why, f"{row.weights:,}" if row.weights else "") for row in self.rows
+        ]
+        table = text_table(("layer", "type", "done", "why", "weights"), cells, right=1)
+        totals = (f"{self.weights(done):,} weights {done}" for done in ("binary", "already binary", "kept real"))
+        return f"{table}\n" + ", ".join(text for text in totals if not text.startswith("0 "))
+
+    def weights(self, done: str) -> int:
+        """Return how many weights met this fate."""
+        return sum(row.weights for row in self.rows if row.done == done)
+
+
+class Binarized(NamedTuple):
+    """The converted model, and the report."""
+
+    model: nn.Module
+    report: BinarizeReport
+
+
+def binarize(
+    model: nn.Module,
+    skip: str | Iterable[str] = (),
+    *,
+    weights: str = "theta",
+    scale: str = "none",
+    weight_surrogate: str = "identity",
+    sign_input: str | None = "polynomial",
+    first_last_real: bool = True,
+    relu: str = "hardtanh",
+    example: Tensor | None = None,
+) -> Binarized:
+    """Return a copy of a model whose Conv2d and Linear layers are binary, and a report on every layer.
+
+    The binary weights start from the signs of the weights the model has (an exact zero draws one). The sign of what a
+    ReLU lets through is always +1, which tells the next layer nothing: `nn.ReLU` modules therefore become `nn.Hardtanh`
+    where inputs are binarised. A ReLU called as a function cannot be seen; pass an `example` to have it found.
+
+    Args:
+        model: any model; it is left as it was.
+        skip: names of modules, or patterns (``"encoder.*"``), that stay real with all they contain.
+        weights: ``"theta"`` or ``"latent"``, see `BinaryConv2d`; latent weights start as the weights of the model.
+        scale: ``"none"``, ``"channel_mean"`` (latent weights only) or ``"learned"``, from the mean of abs(w) on.
+        weight_surrogate: see `BinaryConv2d`.
+        sign_input: the surrogate with which every new layer binarises its input, or None to leave inputs real.
+        first_last_real: keep the first and the last layer real; first and last in the order of `model.named_modules()`.
+        relu: ``"hardtanh"`` or ``"keep"``: what to do with `nn.ReLU` and `nn.ReLU6` modules.
+        example: a batch of inputs: the new model runs on it once, and a layer whose inputs are never negative, so that
+            their signs are all +1, is an error that names it.
+
+    Returns:
+        (model, report): ``model, report = binarize(model); print(report)``.
+    """
+    check_choice("relu", relu, ("hardtanh", "keep"))
+    settings = {"weights": weights, "scale": scale, "weight_surrogate": weight_surrogate, "sign_input": sign_input}
+    model = copy.deepcopy(model)
+    skipped = _skipped(model, [skip] if isinstance(skip, str) else list(skip))
+    layers = {name: module for name, module in model.named_modules() if _owns_weights(module)}
+    reasons = _reasons(layers, skipped, first_last_real=first_last_real)
+    chosen = [name for name in layers if name not in reasons]
+    if not chosen:
+        why = "; ".join(f"{name or 'the model itself'}: {reason}" for name, reason in reasons.items())
+        raise ValueError(f"binarize found no layer to make binary ({why or 'the model has no Conv2d or Linear layer'})")
+
+    tied: dict[int, nn.Parameter] = {}
+    new: dict[int, nn.Module] = {id(layers[name]): _convert(layers[name], tied, settings) for name in chosen}
+    rows = [_row(name, module, reasons.get(name)) for name, module in layers.items()]
+    if sign_input is not None and relu == "hardtanh":
+        for name, module in model.named_modules():
+            if isinstance(module, nn.ReLU | nn.ReLU6) and name not in skipped:
+                new[id(module)] = nn.Hardtanh(inplace=bool(module.inplace)).train(module.training)
+                rows.append(BinarizedLayer(name, type(module).__name__, 0, "replaced", "by Hardtanh, which has a sign"))
+    model = _replace(model, new)
+    if example is not None and sign_input is not None:
+        _check_signs_vary(model, chosen, example)
+    return Binarized(model, BinarizeReport(tuple(rows)))
+
+
+def _owns_weights(module: nn.Module) -> bool:
+    own = module.parameters(recurse=False)
+    if isinstance(module, ParametrizationList):
+        return False  # it belongs to the module that it computes a weight for
+    return is_parametrized(module) or any(isinstance(p, UninitializedParameter) or p.dim() >= 2 for p in own)
+
+
+def _skipped(model: nn.Module, patterns: list[str]) -> set[str]:
+    """Return the names of all modules that a pattern names, with everything they contain."""
+    names = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    skipped: set[str] = set()
+    for pattern in patterns:
+        roots = [name for name in names if fnmatchcase(name, pattern)]
+        if not roots:
+            raise ValueError(f"skip = {pattern!r} names no module of this model{did_you_mean(pattern, names)}")
+        skipped.update(name for name in names for root in roots if name == root or name.startswith(f"{root}."))
+    return skipped
+
+
+def _reasons(layers: dict[str, nn.Module], skipped: set[str], *, first_last_real: bool) -> dict[str, str]:
+    """Return, for each layer that is not to be converted, why it is not."""
+    ends = dict(zip([*layers][-1:] + [*layers][:1], ("last layer", "first layer"), strict=True)) if layers else {}
+    reasons: dict[str, str] = {}
+    for name, module in layers.items():
+        if name in skipped:
+            reasons[name] = "skipped"
+        elif isinstance(module, BinaryConv2d | BinaryLinear):
+            reasons[name] = "already binary"
+        elif not isinstance(module, nn.Conv2d | nn.Linear):
+            reasons[name] = f"unsupported: {type(module).__name__}"
+        elif first_last_real and name in ends:
+            reasons[name] = ends[name]
+        elif problem := _unready(module):
+            raise ValueError(f"layer {name or '(the model itself)'} {problem}, or pass skip=[{name!r}]")
+        elif type(module) not in {nn.Conv2d, nn.Linear}:
+            base = "Conv2d" if isinstance(module, nn.Conv2d) else "Linear"
+            reasons[name] = f"unsupported: a subclass of {base}, whose forward may differ"
+    _spread_over_ties(layers, reasons)
+    return reasons
+
+
+def _unready(module: nn.Module) -> str | None:
+    """Say what the user has to put right before this layer can be converted."""
+    if isinstance(module, LazyModuleMixin):
+        return "has no shape yet: run the model on a batch first"
+    if is_parametrized(module):
+        return "has a parametrization: remove it first (torch.nn.utils.parametrize.remove_parametrizations)"
+    if "weight" not in dict(module.named_parameters(recurse=False)):
+        return "computes its weight (weight_norm or spectral_norm): remove that first"
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(module, name) for name in hooks):
+        return "has hooks, which a new layer would lose: remove them first"
+    return None
+
+
+def _spread_over_ties(layers: dict[str, nn.Module], reasons: dict[str, str]) -> None:
+    """A weight shared with a layer that stays real stays real everywhere."""
+    owners: dict[int, list[str]] = {}
+    for name, module in layers.items():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append(name)
+    for names in owners.values():
+        real = [name for name in names if name in reasons]
+        for name in names:
+            if real:
+                reasons.setdefault(name, f"weight tied to {real[0]}, which is not converted")
+
+
+def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[str, Any]) -> nn.Module:
+    """Return the binary twin of a layer; `tied` maps each weight to its binary start, so that shared ones stay so."""
+    old, bias = cast("nn.Parameter", module.weight), cast("nn.Parameter | None", module.bias)
+    if isinstance(module, nn.Conv2d):
+        layer = BinaryConv2d(
+            module.in_channels, module.out_channels, _pair(module.kernel_size), _pair(module.stride),
+            module.padding if isinstance(module.padding, str) else _pair(module.padding), _pair(module.dilation),
+            module.groups, bias is not None, **settings, padding_mode=module.padding_mode, device="meta",
+        )  # fmt: skip
+    else:
+        layer = BinaryLinear(old.shape[1], old.shape[0], bias is not None, **settings, device="meta")
+    if id(old) not in tied:
+        tied[id(old)] = nn.Parameter(_start(old.detach(), settings["weights"]), requires_grad=old.requires_grad)
+    layer.register_parameter("weight", tied[id(old)])
+    layer.register_parameter("bias", bias)
+    if layer.scale is not None:
+        layer.scale = nn.Parameter(old.detach().abs().flatten(1).mean(1))
+    return layer.train(module.training)
+
+
+def _pair(size: tuple[int, ...]) -> tuple[int, int]:
+    return size[0], size[1]
+
+
+def _start(w: Tensor, weights: str) -> Tensor:
+    """Return the binary or latent start: an exact zero takes a drawn sign, the same on every rank."""
+    drawn = torch.randint(0, 2, w.shape, generator=torch.Generator().manual_seed(0)).to(w) * 2 - 1
+    if weights == "theta":
+        return torch.where(w == 0, drawn, sign(w))
+    return torch.where(w == 0, drawn * torch.finfo(w.dtype).tiny, w)
+
+
+def _row(name: str, module: nn.Module, reason: str | None) -> BinarizedLayer:
+    done = "binary" if reason is None else "already binary" if reason == "already binary" else "kept real"
+    own = [p for p in module.parameters(recurse=is_parametrized(module)) if not isinstance(p, UninitializedParameter)]
+    matrices = sum(p.numel() for p in own if p.dim() >= 2)
+    why = "" if reason in {None, "already binary"} else str(reason)
+    return BinarizedLayer(name or "(model)", type(module).__name__, matrices, done, why)
+
+
+def _replace(model: nn.Module, new: dict[int, nn.Module]) -> nn.Module:
+    """Put the new modules where the old ones stand, under every name an old one has."""
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):  # named_children() gives a shared child once only
+            if id(child) in new:
+                setattr(parent, name, new[id(child)])
+    return new.get(id(model), model)
+
+
+def _check_signs_vary(model: nn.Module, names: Iterable[str], example: Tensor) -> None:
+    constant: list[str] = []
+
+    def watch(name: str) -> None:
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            if bool((inputs[0] >= 0).all()):
+                constant.append(name or "(model)")
+
+        trial.get_submodule(name).register_forward_pre_hook(hook)
+
+    trial = copy.deepcopy(model)
+    for name in names:
+        watch(name)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        trial.eval()(example)
+    if constant:
+        raise ValueError(
+            f"the inputs of {', '.join(constant)} are never negative, so that their signs are all +1 and say nothing: "
+            "replace the ReLU before them (in the model's forward) by hardtanh, skip them, or use sign_input=None"
+        )

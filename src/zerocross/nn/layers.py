@@ -1,0 +1,206 @@
+"""Convolution and linear layers whose weights are -1 or +1.
+
+A layer says which of its parameters are binary, and how, in `binary_kinds`: ``{"weight": "theta"}`` (the parameter
+itself holds -1 and +1, and an optimizer such as GradientFilter flips it) or ``{"weight": "latent"}`` (the parameter is
+real, and the layer computes with its sign). It is an attribute of the layer, because attributes of a Parameter are lost
+by deepcopy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zerocross.nn.checks import check_choice
+from zerocross.nn.sign import check_surrogate, sign
+
+WEIGHTS = ("theta", "latent")
+SCALES = ("none", "channel_mean", "learned")
+
+
+class _BinaryWeight(nn.Module):
+    """What the two layers share: the start of `weight`, and the binary weight that is computed from it."""
+
+    weight: Tensor
+    scale: nn.Parameter | None
+
+    def _configure(
+        self, weights: str, scale: str, weight_surrogate: str, sign_input: str | None, init_scale: float
+    ) -> None:
+        check_choice("weights", weights, WEIGHTS)
+        check_choice("scale", scale, SCALES)
+        check_surrogate(weight_surrogate)
+        if sign_input is not None:
+            check_surrogate(sign_input)
+        if weights == "theta" and scale == "channel_mean":
+            raise ValueError(
+                "scale = 'channel_mean' with weights = 'theta': the mean of |-1| and |+1| is always 1; "
+                "use scale='none' or 'learned', or weights='latent'"
+            )
+        if not init_scale > 0:
+            raise ValueError(
+                f"init_scale = {init_scale}: it must be above 0, since sign(0) is +1 for every weight; "
+                "for a start at zero take a tiny one, such as 1e-20"
+            )
+        self.binary_kinds = {"weight": weights}
+        self.scaling = scale
+        self.weight_surrogate = weight_surrogate
+        self.sign_input = sign_input
+        self.init_scale = init_scale
+
+    def _add_scale(self) -> None:
+        learned = torch.ones(len(self.weight), device=self.weight.device, dtype=self.weight.dtype)
+        self.register_parameter("scale", nn.Parameter(learned) if self.scaling == "learned" else None)
+
+    @torch.no_grad()
+    def _start(self, bias: Tensor | None) -> None:
+        self.weight.uniform_(-self.init_scale, self.init_scale)
+        if self.binary_kinds["weight"] == "theta":
+            self.weight.copy_(sign(self.weight))
+        if bias is not None:
+            bias.zero_()
+
+    @torch.no_grad()
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if self.binary_kinds["weight"] == "theta":  # the state of a real or latent twin leaves its signs
+            self.weight.copy_(sign(self.weight))
+
+    def binary_weight(self) -> Tensor:
+        """Return the weight that the layer computes with: -1 and +1, times the scale where there is one."""
+        binary = self.weight
+        if self.binary_kinds["weight"] == "latent":
+            binary = sign(self.weight, self.weight_surrogate)
+        if self.scaling == "none":
+            return binary
+        shape = (-1,) + (1,) * (binary.dim() - 1)
+        if self.scale is not None:
+            return binary * self.scale.view(shape)
+        return binary * self.weight.detach().abs().flatten(1).mean(1).view(shape)
+
+    def _binary_input(self, x: Tensor) -> Tensor:
+        return x if self.sign_input is None else sign(x, self.sign_input)
+
+    def _describe(self) -> str:
+        words = [f"weights={self.binary_kinds['weight']}"]
+        words += [f"scale={self.scaling}"] if self.scaling != "none" else []
+        words += [f"sign_input={self.sign_input}"] if self.sign_input else []
+        return ", ".join(words)
+
+
+class BinaryConv2d(_BinaryWeight, nn.Conv2d):
+    """A 2-d convolution whose weights are -1 or +1: ``conv2d(x, scale * sign(weight)) + bias``.
+
+    Zero padding comes after the sign of the input, so that a border reads 0 and not +1.
+
+    Args:
+        in_channels: as in `torch.nn.Conv2d`, like the six that follow.
+        out_channels: see there.
+        kernel_size: see there.
+        stride: see there.
+        padding: see there.
+        dilation: see there.
+        groups: see there.
+        bias: a real bias per output channel; it starts at 0.
+        weights: ``"theta"``: `weight` itself holds -1 and +1, random at the start; ``"latent"``: it is real, uniform
+            within +-init_scale at the start, and the layer computes with its sign.
+        scale: ``"none"``; ``"channel_mean"``: times the mean of abs(weight) per output channel, through which no
+            gradient flows (latent weights only); ``"learned"``: times a parameter per output channel, 1 at the start.
+        weight_surrogate: the surrogate gradient of a latent weight's sign; ``"clip"`` stops it beyond abs(w) = 1.
+        sign_input: None, or the surrogate with which the input is binarised first.
+        init_scale: > 0, the range of the latent start; a tiny one is a start at zero with random signs.
+        padding_mode: as in `torch.nn.Conv2d`.
+        device: as in `torch.nn.Conv2d`.
+        dtype: as in `torch.nn.Conv2d`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: str | int | tuple[int, int] = 0,
+        dilation: int | tuple[int, int] = 1,
+        groups: int = 1,
+        bias: bool = False,
+        *,
+        weights: str = "theta",
+        scale: str = "none",
+        weight_surrogate: str = "identity",
+        sign_input: str | None = None,
+        init_scale: float = 1e-3,
+        padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        # First, because Conv2d's constructor calls reset_parameters, which reads it.
+        self._configure(weights, scale, weight_surrogate, sign_input, init_scale)
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+        self._add_scale()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew."""
+        self._start(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name
+        """Convolve with the binary weight."""
+        return self._conv_forward(self._binary_input(input), self.binary_weight(), self.bias)
+
+    def extra_repr(self) -> str:
+        """Return what distinguishes this layer in print."""
+        return f"{super().extra_repr()}, {self._describe()}"
+
+
+class BinaryLinear(_BinaryWeight, nn.Linear):
+    """A linear layer whose weights are -1 or +1: ``linear(x, scale * sign(weight)) + bias``.
+
+    Args:
+        in_features: as in `torch.nn.Linear`.
+        out_features: as in `torch.nn.Linear`.
+        bias: a real bias per output; it starts at 0.
+        weights: as in `BinaryConv2d`, like the four that follow.
+        scale: see there.
+        weight_surrogate: see there.
+        sign_input: see there.
+        init_scale: see there.
+        device: as in `torch.nn.Linear`.
+        dtype: as in `torch.nn.Linear`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = False,
+        *,
+        weights: str = "theta",
+        scale: str = "none",
+        weight_surrogate: str = "identity",
+        sign_input: str | None = None,
+        init_scale: float = 1e-3,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        # First, because Linear's constructor calls reset_parameters, which reads it.
+        self._configure(weights, scale, weight_surrogate, sign_input, init_scale)
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self._add_scale()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew."""
+        self._start(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name
+        """Multiply by the binary weight."""
+        return F.linear(self._binary_input(input), self.binary_weight(), self.bias)
+
+    def extra_repr(self) -> str:
+        """Return what distinguishes this layer in print."""
+        return f"{super().extra_repr()}, {self._describe()}"

@@ -1,0 +1,62 @@
+"""ReActNet's two activations: a sign and a PReLU whose thresholds are learned per channel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from zerocross.nn.sign import check_surrogate, sign
+
+
+class RSign(nn.Module):
+    """The sign around a learned threshold per channel (ReActNet): ``sign(x + shift)``.
+
+    Args:
+        channels: the size of dimension 1 of the input, which may be (N, C) or (N, C, H, W).
+        surrogate: the surrogate gradient, a name of `SURROGATES`.
+    """
+
+    def __init__(self, channels: int, surrogate: str = "polynomial") -> None:
+        super().__init__()
+        check_surrogate(surrogate)
+        self.surrogate = surrogate
+        self.shift = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return -1 or +1 for every element."""
+        return sign(x + per_channel(self.shift, x), self.surrogate)
+
+    def extra_repr(self) -> str:
+        """Return what distinguishes this layer in print."""
+        return f"{len(self.shift)}, {self.surrogate}"
+
+
+class RPReLU(nn.Module):
+    """A PReLU with learned shifts before and after it (ReActNet): ``prelu(x + shift_in) + shift_out``.
+
+    Args:
+        channels: the size of dimension 1 of the input, which may be (N, C) or (N, C, H, W).
+        slope: the start of the slope on the negative side.
+    """
+
+    def __init__(self, channels: int, slope: float = 0.25) -> None:
+        super().__init__()
+        self.shift_in = nn.Parameter(torch.zeros(channels))
+        self.slope = nn.Parameter(torch.full((channels,), slope))
+        self.shift_out = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shift, bend and shift every element."""
+        shifted = x + per_channel(self.shift_in, x)
+        bent = torch.where(shifted >= 0, shifted, per_channel(self.slope, x) * shifted)
+        return bent + per_channel(self.shift_out, x)
+
+    def extra_repr(self) -> str:
+        """Return what distinguishes this layer in print."""
+        return f"{len(self.slope)}"
+
+
+def per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """Return one value per channel, in the shape and the dtype in which it broadcasts along dimension 1 of `x`."""
+    # The dtype too: a float32 parameter would otherwise lift a bfloat16 activation to float32.
+    return values.to(x.dtype).view(-1, *(1,) * (x.dim() - 2))

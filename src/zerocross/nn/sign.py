@@ -1,0 +1,117 @@
+"""The sign into {-1, +1}, and the surrogate gradients that stand in for its own, which is zero almost everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from zerocross.nn.checks import check_choice
+
+
+def _identity(x: Tensor, temperature: float) -> Tensor:  # noqa: ARG001 - every surrogate takes both
+    return torch.ones_like(x)
+
+
+def _clip(x: Tensor, temperature: float) -> Tensor:  # noqa: ARG001
+    return (x.abs() <= 1).to(x.dtype)
+
+
+def _polynomial(x: Tensor, temperature: float) -> Tensor:  # noqa: ARG001
+    return (2 - 2 * x.abs()).clamp(min=0)
+
+
+def _tanh(x: Tensor, temperature: float) -> Tensor:
+    return temperature * (1 - torch.tanh(temperature * x).square())
+
+
+def _swish(x: Tensor, temperature: float) -> Tensor:
+    z = temperature * x
+    # BNN+ divides by 1 + cosh(z), which overflows; 2 sigmoid(z) sigmoid(-z) is its inverse and does not.
+    return 2 * temperature * torch.sigmoid(z) * torch.sigmoid(-z) * (2 - z * torch.tanh(z / 2))
+
+
+SURROGATES: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "identity": _identity,
+    "clip": _clip,
+    "polynomial": _polynomial,
+    "tanh": _tanh,
+    "swish": _swish,
+}
+"""Name -> the derivative that replaces d sign(x) / dx, as a function of x and the temperature."""
+
+
+class _SignFunction(torch.autograd.Function):
+    # Not x + (sign(x) - x).detach(): that rounds, and its forward is not exactly -1 or +1.
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, surrogate: str, temperature: float) -> Tensor:
+        ctx.surrogate, ctx.temperature = surrogate, temperature
+        if surrogate != "identity":
+            ctx.save_for_backward(x)
+        # Zero goes to +1, and NaN stays NaN: a diverged network must not look healthy.
+        return torch.where(x < 0, -1.0, torch.where(x.isnan(), x, 1.0))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        (grad,) = grads
+        if ctx.surrogate == "identity":
+            return grad, None, None
+        (x,) = ctx.saved_tensors
+        return grad * SURROGATES[ctx.surrogate](x, ctx.temperature), None, None
+
+
+def sign(x: Tensor, surrogate: str = "polynomial", temperature: float = 1.0) -> Tensor:
+    """The sign of x in {-1, +1}, zero counted as +1, with a surrogate gradient.
+
+    The gradient that arrives is multiplied by the surrogate's derivative:
+
+    ==============  ===================================================  ==========================================
+    name            derivative at x                                      source
+    ==============  ===================================================  ==========================================
+    ``identity``    1                                                    straight-through estimator
+    ``clip``        1 inside [-1, 1], else 0                             BinaryNet: the derivative of hard tanh
+    ``polynomial``  2 - 2 abs(x) inside [-1, 1], else 0                  Bi-Real Net
+    ``tanh``        t (1 - tanh(t x)^2)                                  tanh(t x); IR-Net's is max(1/t, 1) times it
+    ``swish``       t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))          BNN+, which starts at t = 5
+    ==============  ===================================================  ==========================================
+
+    Args:
+        x: any floating-point tensor; its dtype and memory format are kept, and its NaNs.
+        surrogate: a name of the table (`SURROGATES`).
+        temperature: t > 0, the steepness of ``tanh`` and ``swish``, whose derivative at 0 is t; unused by the others.
+    """
+    check_surrogate(surrogate, temperature)
+    return cast("Tensor", _SignFunction.apply(x, surrogate, temperature))
+
+
+def check_surrogate(surrogate: str, temperature: float = 1.0) -> None:
+    """Raise ValueError unless `sign` knows this surrogate and can use this temperature."""
+    check_choice("surrogate", surrogate, SURROGATES)
+    if not temperature > 0:
+        raise ValueError(f"temperature = {temperature}: it must be above 0 (1 is the usual start; larger is steeper)")
+
+
+class Sign(nn.Module):
+    """`sign` as a layer.
+
+    Args:
+        surrogate: a name of `SURROGATES`.
+        temperature: t > 0, see `sign`.
+    """
+
+    def __init__(self, surrogate: str = "polynomial", temperature: float = 1.0) -> None:
+        super().__init__()
+        check_surrogate(surrogate, temperature)
+        self.surrogate = surrogate
+        self.temperature = temperature
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return -1 or +1 for every element."""
+        return sign(x, self.surrogate, self.temperature)
+
+    def extra_repr(self) -> str:
+        """Return what distinguishes this layer in print."""
+        return f"{self.surrogate}" + (f", temperature={self.temperature}" if self.temperature != 1 else "")

@@ -1,0 +1,216 @@
+"""What a model holds and computes, layer by layer: bits, multiply-accumulates, bytes in float and packed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from zerocross.nn.tables import bytes_text, count_text, shape_text, text_table
+
+
+@dataclass(frozen=True)
+class LayerSummary:
+    """One layer, or the total. Multiply-accumulates are None where they are not known.
+
+    Attributes:
+        name: the module's name in the model.
+        kind: its class.
+        shape: the shape of its largest parameter.
+        bits: bits a weight of that parameter takes.
+        binary: how many of its parameters are binary; tied parameters are counted where they come first.
+        real: how many are not.
+        float_bytes: bytes of its parameters as they are held for training.
+        packed_bytes: bytes with 1 bit for a binary weight.
+        binary_macs: multiply-accumulates of binary weights with binary inputs.
+        real_macs: the other multiply-accumulates.
+        note: what else there is to say.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    bits: float
+    binary: int
+    real: int
+    float_bytes: int
+    packed_bytes: int
+    binary_macs: int | None = None
+    real_macs: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The layers of a model that own parameters, and their total; print it for a table."""
+
+    rows: tuple[LayerSummary, ...]
+    total: LayerSummary
+
+    def __str__(self) -> str:
+        header = ["layer", "type", "weight", "bits", "parameters", "binary MACs", "real MACs", "float", "packed"]
+        unknown = [row.name for row in self.rows if row.note.startswith("MACs unknown")]
+        table = text_table(header, [_cells(row) for row in self.rows], _cells(self.total), right=6)
+        total = self.total
+        smaller = total.float_bytes / max(total.packed_bytes, 1)
+        lines = [table, f"{total.binary:,} binary weights, {total.real:,} real; packed {smaller:.1f} times smaller"]
+        if unknown:
+            lines.append(f"MACs of {', '.join(unknown)} are unknown (?) and missing from the total")
+        return "\n".join(lines)
+
+
+def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summary:
+    """List what every layer of a model holds and computes.
+
+    A weight takes 1 bit where its layer calls it binary (`binary_kinds`), or where it is a matrix or a kernel that
+    holds nothing but -1 and +1 (a plain layer trained by GradientFilter). A multiply-accumulate is binary where weight
+    and input both are. Batch-norm statistics are not counted: they fold into the parameters beside them.
+
+    Args:
+        model: any model; it is left as it was.
+        input_size: a whole input shape with its batch dimension, such as (1, 3, 32, 32): the model runs once on zeros
+            to count multiply-accumulates. None counts none.
+    """
+    owners = {name: module for name, module in model.named_modules() if any(True for _ in module.parameters(False))}
+    macs = {} if input_size is None else _count_macs(model, owners, input_size)
+    seen: dict[int, str] = {}
+    rows = []
+    for name, module in owners.items():
+        binary, real = macs.get(name, (None, None))
+        rows.append(_layer(name, module, seen, binary, real, counted=input_size is not None))
+    return Summary(tuple(rows), _total(rows, counted=input_size is not None))
+
+
+def binary_names(module: nn.Module) -> set[str]:
+    """Return the names of a module's own parameters that take 1 bit a weight."""
+    marked = set(getattr(module, "binary_kinds", {}))
+    for name, parameter in module.named_parameters(recurse=False):
+        if parameter.dim() >= 2 and not parameter.is_meta and bool((parameter.detach().abs() == 1).all()):
+            marked.add(name)
+    return marked
+
+
+def _layer(
+    name: str, module: nn.Module, seen: dict[int, str], binary_macs: int | None, real_macs: int | None, *, counted: bool
+) -> LayerSummary:
+    names = binary_names(module)
+    parameters = dict(module.named_parameters(recurse=False))
+    largest = max(parameters, key=lambda key: parameters[key].numel())
+    binary = real = float_bytes = packed_bytes = 0
+    note = "" if real_macs is not None or not counted else "MACs unknown: not called as a module"
+    for key, parameter in parameters.items():
+        if id(parameter) in seen:
+            note = f"{key} tied to {seen[id(parameter)]}"
+            continue
+        seen[id(parameter)] = f"{name}.{key}" if name else key
+        size = parameter.numel() * parameter.element_size()
+        float_bytes += size
+        packed_bytes += -(-parameter.numel() // 8) if key in names else size
+        binary += parameter.numel() * (key in names)
+        real += parameter.numel() * (key not in names)
+    bits = 1 if largest in names else parameters[largest].element_size() * 8
+    shape, kind = tuple(parameters[largest].shape), type(module).__name__
+    return LayerSummary(
+        name or "(model)", kind, shape, bits, binary, real, float_bytes, packed_bytes, binary_macs, real_macs, note
+    )
+
+
+def _total(rows: Sequence[LayerSummary], *, counted: bool) -> LayerSummary:
+    binary, real, packed = (sum(getattr(row, key) for row in rows) for key in ("binary", "real", "packed_bytes"))
+    return LayerSummary(
+        name="total",
+        kind="",
+        shape=(),
+        bits=8 * packed / max(binary + real, 1),
+        binary=binary,
+        real=real,
+        float_bytes=sum(row.float_bytes for row in rows),
+        packed_bytes=packed,
+        binary_macs=sum(row.binary_macs or 0 for row in rows) if counted else None,
+        real_macs=sum(row.real_macs or 0 for row in rows) if counted else None,
+    )
+
+
+def _cells(row: LayerSummary) -> list[str]:
+    def macs(count: int | None) -> str:
+        return ("?" if row.note.startswith("MACs unknown") else "-") if count is None else count_text(count)
+
+    return [
+        row.name,
+        row.kind,
+        shape_text(row.shape) + (f" ({row.note})" if "tied" in row.note else ""),
+        f"{row.bits:g}" if row.shape else f"{row.bits:.2f}",
+        f"{row.binary + row.real:,}",
+        macs(row.binary_macs),
+        macs(row.real_macs),
+        bytes_text(row.float_bytes),
+        bytes_text(row.packed_bytes),
+    ]
+
+
+def _count_macs(
+    model: nn.Module, owners: dict[str, nn.Module], input_size: Sequence[int]
+) -> dict[str, tuple[int, int]]:
+    """Run the model on zeros; return (binary, real) multiply-accumulates of every layer they are known for."""
+    counts: dict[str, tuple[int, int]] = {}
+    handles = []
+
+    def watch(name: str, module: nn.Module) -> None:
+        def hook(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            binary, real = counts.get(name, (0, 0))
+            macs = _macs(module, inputs[0], output)
+            if is_binary_weight and _binary_input(module, inputs[0]):
+                binary += macs
+            else:
+                real += macs
+            counts[name] = (binary, real)
+
+        is_binary_weight = "weight" in binary_names(module)
+        handles.append(module.register_forward_hook(hook))
+
+    for name, module in owners.items():
+        if all(parameter.dim() < 2 for parameter in module.parameters(recurse=False)):
+            counts[name] = (0, 0)
+        elif isinstance(module, _ConvNd | nn.Linear | nn.Embedding):
+            watch(name, module)
+    like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
+    try:
+        with torch.no_grad(), _as_it_was(model):
+            model.eval()(torch.zeros(*input_size, device=like.device, dtype=like.dtype))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return counts
+
+
+def _macs(module: nn.Module, x: Tensor, output: Tensor) -> int:
+    if isinstance(module, nn.Linear):
+        return output.numel() * module.in_features
+    if isinstance(module, _ConvNd):
+        ends = x if isinstance(module, _ConvTransposeNd) else output
+        return ends.numel() * module.weight[0].numel()
+    return 0  # an Embedding looks up
+
+
+def _binary_input(module: nn.Module, x: Tensor) -> bool:
+    return getattr(module, "sign_input", None) is not None or bool((x.abs() == 1).all())
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Put back the training flags, the buffers and the random state on leaving."""
+    training = {module: module.training for module in model.modules()}
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, flag in training.items():
+            module.training = flag
+        for buffer, before in buffers:
+            buffer.copy_(before)

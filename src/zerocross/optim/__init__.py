@@ -1,0 +1,22 @@
+"""Optimizers of binary weights: real `torch.optim.Optimizer`s, to be used like any other."""
+
+from zerocross.optim.base import BinaryOptimizer
+from zerocross.optim.gradient_filter import GradientFilter
+from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, ff_ratio, split_params
+from zerocross.optim.iir_filter import IIRGradientFilter
+from zerocross.optim.latent_sgd import LatentSGD
+from zerocross.optim.schedule import Schedule, set_field
+
+__all__ = [
+    "BinaryOptimizer",
+    "GradientFilter",
+    "HybridOptimizer",
+    "IIRGradientFilter",
+    "LatentSGD",
+    "ParamSplit",
+    "Schedule",
+    "binary_kinds",
+    "ff_ratio",
+    "set_field",
+    "split_params",
+]

@@ -1,0 +1,160 @@
+"""GradientFilter: the paper's optimizer, a cascade of two moving averages whose sign is the weight (Eqs. 11-13)."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from zerocross.compiler import compiled
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, state_dtype
+from zerocross.optim.signs import start_signs_, take_signs_
+
+_LARGE_ALPHA = 0.05  # more than any sensible alpha: probably a learning rate meant for the real parameters
+
+
+class GradientFilter(BinaryOptimizer):
+    """Binary weights by filtered gradients: a weight flips when its filtered gradient crosses zero.
+
+    Quist et al., *Understanding weight-magnitude hyperparameters in training binary networks*, ICLR 2023::
+
+        m = (1 - gamma) m + gamma grad      Eq. 11
+        g = (1 - alpha) g + alpha m         Eq. 12
+        theta = -sign(g)                    Eq. 13; a weight whose g is exactly 0 keeps its sign
+
+    The parameter itself holds theta, in {-1, +1}: any layer's weight becomes binary by being given to this optimizer.
+    theta starts as the sign of the parameter as handed over; exact zeros are drawn. m and g start at zero, without
+    bias correction: gradients are large in the first steps already (the paper, below Eq. 7).
+
+    alpha lives in the param group's `lr`, so that torch's schedulers *are* alpha-decay. A step at alpha = 0 filters m
+    only. Schedulers that write absolute values (OneCycleLR, CyclicLR, eta_min) need one value per group.
+
+    Args:
+        params: Parameters, named parameters or param groups; a group may set `alpha` and `gamma` for itself.
+        alpha: The outer discount, in (0, 1]; SGD's lr * weight_decay in the paper's reading. 1e-20 is pure summation.
+        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1.
+        warm_start: c >= 0: g starts at -c * rms(first gradient) * theta, on theta's side, so that a trained sign
+            survives the first updates. With 0 (the paper) the first update sets theta = -sign(gradient), and about half
+            of all signs flip: right from scratch, fatal for fine-tuning. Noise alone moves g by about
+            rms * sqrt(alpha / 2), so c = 3 * sqrt(alpha / 2) holds a sign until the gradient's mean disagrees.
+        compile: Run the update as one compiled pass over memory (torch.compile; a minute at most, at the first step).
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
+        ff_every: Count flips on every ff_every-th step.
+        maximize: Climb instead of descend.
+        seed: Draws the signs of weights that are exactly zero at the start.
+
+    Proved in tests/optim: equal to a naive twin, to scipy's lfilter, and, sign by sign, to latent-weight SGD.
+    """
+
+    kind: ClassVar[str] = "theta"
+
+    def __init__(
+        self,
+        params: Any,
+        alpha: float = 1e-3,
+        gamma: float = 0.1,
+        *,
+        warm_start: float = 0.0,
+        compile: bool = False,  # noqa: A002 - torch's own word for it
+        nonfinite: NonFinite = "raise",
+        ff_every: int = 50,
+        maximize: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if not warm_start >= 0:
+            raise ValueError(f"warm_start is {warm_start}; it must be 0 (the paper's start) or a positive factor")
+        self.warm_start = warm_start
+        self.compile = compile
+        self._warned = False
+        defaults = {"lr": alpha, "gamma": gamma}
+        super().__init__(params, defaults, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Take in one more group; its discount may be called `alpha` or `lr`."""
+        group = dict(param_group)
+        if "alpha" in group:
+            alpha = group.pop("alpha")
+            if group.setdefault("lr", alpha) != alpha:
+                raise ValueError(f"a group has alpha = {alpha} and lr = {group['lr']}: they are one number, give one")
+        super().add_param_group(group)
+
+    def _check_group(self, group: Group) -> None:
+        for name, value in (("alpha", group["lr"]), ("gamma", group["gamma"])):
+            if not 0 < value <= 1:
+                hint = "1e-20 is pure summation" if name == "alpha" else "1 switches the inner average off"
+                raise ValueError(f"{name} is {value}; it must lie in (0, 1] ({hint})")
+
+    def _start(self, param: Tensor, seed: int) -> None:
+        start_signs_(param, seed)
+
+    def _signs(self, param: Tensor) -> Tensor:
+        return param.detach()
+
+    def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
+        del group
+        m = torch.zeros_like(param, dtype=state_dtype(param))
+        if self.warm_start == 0:
+            return {"m": m, "g": torch.zeros_like(m)}
+        rms = grad.square().mean().sqrt()
+        return {"m": m, "g": -self.warm_start * rms * param.detach().to(m.dtype)}
+
+    def _update(self, work: list[tuple[Group, list[Tensor], list[Tensor]]]) -> None:
+        thetas = [params for _, params, _ in work]
+        grads = [grads for _, _, grads in work]
+        ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
+        alphas = [self._alpha(group) for group, _, _ in work]
+        gammas = [float(group["gamma"]) for group, _, _ in work]
+        if self.compile:
+            # 0-dim tensors, not floats: code would be built anew for every value that alpha takes.
+            alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
+            _compiled_filter()(thetas, grads, ms, gs, alphas, gammas)
+        else:
+            filter_(thetas, grads, ms, gs, alphas, gammas)
+
+    def _alpha(self, group: Group) -> float:
+        alpha = float(group["lr"])
+        if not 0 <= alpha <= 1:
+            raise ValueError(f"alpha (the group's lr) is {alpha}; a scheduler may set it from 0 to 1")
+        if alpha > _LARGE_ALPHA and alpha > float(group.get("initial_lr", self.defaults["lr"])) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"a scheduler set alpha to {alpha:.3g}: a learning rate meant for the real parameters? Schedulers that "
+                "write absolute values (OneCycleLR, CyclicLR) take a list with one value per group",
+                stacklevel=4,
+            )
+        return alpha
+
+
+Lists = list[list[Tensor]]
+
+
+def filter_(thetas: Lists, grads: Lists, ms: Lists, gs: Lists, alphas: list[float], gammas: list[float]) -> None:
+    """Eqs. 11-13, group by group, each operation over all tensors of a group at a time."""
+    for theta, grad, m, g, alpha, gamma in zip(thetas, grads, ms, gs, alphas, gammas, strict=True):
+        torch._foreach_lerp_(m, grad, gamma)  # Eq. 11
+        torch._foreach_lerp_(g, m, alpha)  # Eq. 12
+        take_signs_(theta, g)  # Eq. 13
+
+
+def filter_in_one_pass_(
+    thetas: Lists, grads: Lists, ms: Lists, gs: Lists, alphas: list[Tensor], gammas: list[Tensor]
+) -> None:
+    """Eqs. 11-13, written for the compiler: all that is done to an element while it is in a register."""
+    for theta_list, grad_list, m_list, g_list, alpha, gamma in zip(thetas, grads, ms, gs, alphas, gammas, strict=True):
+        for theta, grad, m, g in zip(theta_list, grad_list, m_list, g_list, strict=True):
+            m.lerp_(grad, gamma)  # Eq. 11
+            g.lerp_(m, alpha)  # Eq. 12
+            theta.copy_(torch.where(g == 0, theta, torch.where(g < 0, 1.0, -1.0)))  # Eq. 13
+
+
+@functools.cache  # outside the optimizer, which must stay copyable and picklable
+def _compiled_filter() -> Callable[..., None]:
+    return compiled(filter_in_one_pass_, dynamic=False)
+
+
+def _scalar(value: float, like: Tensor) -> Tensor:
+    return torch.tensor(value, dtype=like.dtype, device=like.device)

@@ -1,0 +1,118 @@
+"""IIRGradientFilter: any linear filter over the gradient, whose sign is the weight (Eqs. 13-14)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from zerocross.filters import IIRFilter
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, state_dtype
+from zerocross.optim.signs import start_signs_, take_signs_
+
+Tensors = list[Tensor] | tuple[Tensor, ...]
+Section = tuple[float, float, float, float, float]  # b0, b1, b2, a1, a2, with a0 = 1
+
+
+class IIRGradientFilter(BinaryOptimizer):
+    """Binary weights by an arbitrary `IIRFilter` of their gradients, section by section: theta = -sign(y) (Eq. 13).
+
+    Each section is a difference equation (Eq. 14) in transposed direct form II; a section that is a moving average
+    (b = [alpha], a = [1, alpha - 1]) is run as one. For `cascade(ema(gamma), ema(alpha))` the arithmetic is, to the
+    bit, that of GradientFilter at constant alpha.
+
+    The filter is fixed: there is no alpha to decay. `lr` stays at 1, and a scheduler that changes it gets an error
+    at the next step.
+
+    Args:
+        params: Parameters, named parameters or param groups.
+        filter: The filter, from zerocross.filters: ema(alpha), cascade(...), IIRFilter.from_sos(...) of scipy.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
+        ff_every: Count flips on every ff_every-th step.
+        maximize: Climb instead of descend.
+        seed: Draws the signs of weights that are exactly zero at the start.
+
+    Proved in tests/optim: equal to scipy.signal.sosfilt on every weight's gradient sequence.
+    """
+
+    kind: ClassVar[str] = "theta"
+
+    def __init__(
+        self,
+        params: Any,
+        filter: IIRFilter,  # noqa: A002 - the paper's word
+        *,
+        nonfinite: NonFinite = "raise",
+        ff_every: int = 50,
+        maximize: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(filter, IIRFilter):
+            raise TypeError(
+                f"filter is a {type(filter).__name__}; give an IIRFilter, e.g. ema(1e-3), see zerocross.filters"
+            )
+        self.filter = filter
+        self._sections: list[Section] = [(b0, b1, b2, a1, a2) for b0, b1, b2, _, a1, a2 in filter.sos.tolist()]
+        # torch's schedulers insist on an lr; this one is a constant that says so.
+        super().__init__(params, {"lr": 1.0}, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
+
+    def _check_group(self, group: Group) -> None:
+        if float(group["lr"]) != 1.0:
+            raise ValueError(
+                f"IIRGradientFilter's filter is fixed and has no alpha to decay, but lr was set to {group['lr']}; "
+                "take the scheduler off these groups, or use GradientFilter, whose alpha is its lr"
+            )
+
+    def _start(self, param: Tensor, seed: int) -> None:
+        start_signs_(param, seed)
+
+    def _signs(self, param: Tensor) -> Tensor:
+        return param.detach()
+
+    def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
+        del grad, group
+        names = [name for index, section in enumerate(self._sections) for name in _state_names(index, section)]
+        return {name: torch.zeros_like(param, dtype=state_dtype(param)) for name in names}
+
+    def _update(self, work: list[tuple[Group, list[Tensor], list[Tensor]]]) -> None:
+        for group, thetas, xs in work:
+            self._check_group(group)
+            ys: Tensors = xs
+            for index, section in enumerate(self._sections):
+                state = [[self.state[theta][name] for theta in thetas] for name in _state_names(index, section)]
+                ys = run_section_(section, state, ys)
+            take_signs_(thetas, ys)  # Eq. 13
+
+
+def run_section_(section: Section, state: list[list[Tensor]], xs: Tensors) -> Tensors:
+    """One step of one section over lists of tensors: updates its state, returns its output (Eq. 14)."""
+    b0, b1, b2, a1, a2 = section
+    if _is_average(section):
+        torch._foreach_lerp_(state[0], xs, b0)  # Eq. 15
+        return state[0]
+    z1, *rest = state
+    ys = torch._foreach_mul(xs, b0)
+    torch._foreach_add_(ys, z1)  # y = b0 x + z1
+    torch._foreach_zero_(z1)
+    torch._foreach_add_(z1, xs, alpha=b1)
+    torch._foreach_add_(z1, ys, alpha=-a1)  # z1 = b1 x - a1 y (+ z2)
+    if rest:
+        (z2,) = rest
+        torch._foreach_add_(z1, z2)
+        torch._foreach_zero_(z2)
+        torch._foreach_add_(z2, xs, alpha=b2)
+        torch._foreach_add_(z2, ys, alpha=-a2)  # z2 = b2 x - a2 y
+    return ys
+
+
+def _is_average(section: Section) -> bool:
+    b0, b1, b2, a1, a2 = section
+    return b1 == b2 == a2 == 0 and a1 == b0 - 1
+
+
+def _state_names(index: int, section: Section) -> list[str]:
+    """What a section keeps per weight: its output if it is an average, else one or two delays."""
+    if _is_average(section):
+        return [f"y{index}"]
+    return [f"z{index}_1", f"z{index}_2"] if section[2] or section[4] else [f"z{index}_1"]

@@ -1,0 +1,23 @@
+"""Shared by all tests: one thread per worker, and where the real data are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+if os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder that ZEROCROSS_DATA names; the test is skipped, saying so, where there is none."""
+    folder = os.environ.get("ZEROCROSS_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("no real data: set ZEROCROSS_DATA to a folder with cifar10/, audiomnist/, imagenet-sample/")
+    return Path(folder)
