@@ -15,11 +15,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 @functools.cache
 def available() -> bool:
     """Whether torch.compile can build CPU code here (CUDA code needs no C++ compiler of the machine's)."""
-    from torch._inductor import cpp_builder, exc
+    from torch._inductor import cpp_builder
 
     try:
         cpp_builder.get_cpp_compiler()
-    except (exc.InvalidCxxCompiler, OSError):
+    except (RuntimeError, OSError):
         return False
     return True
 

@@ -81,7 +81,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             summary="latent weights as most code has them: torch's SGD, channel-mean scaling, gradients clipped at 1",
             hyperparameters={"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4, "schedule": "cosine"},
             build=_torch_sgd,
-            model_options={"weights": "latent", "scale": "channel_mean", "weight_surrogate": "clip"},
+            model_options={"weights": "latent", "scale": "channel_mean", "weight_surrogate": "clip", "init_scale": 0.1},
         ),
     }
 )

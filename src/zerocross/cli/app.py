@@ -22,6 +22,13 @@ app = typer.Typer(
 
 # command name -> module in zerocross.cli. A module offers `command` (a function) or `app` (a group of commands).
 COMMANDS = {
+    "demo": "demo",
+    "train": "train",
+    "evaluate": "evaluate",
+    "runs": "runs",
+    "recipes": "recipes",
+    "models": "models",
+    "data": "data",
     "filter": "filter",
 }
 

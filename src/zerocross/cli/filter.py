@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -73,7 +73,7 @@ def command(
     if next(iter(responses.values())).stability == "unstable":
         console.print("No picture: the filter is unstable, its response grows without end.")
         return
-    _draw(responses, out, force)
+    _draw(subject.title, responses, out, force)
     console.print(f"Picture: {out}", soft_wrap=True)
 
 
@@ -108,31 +108,33 @@ def _from_sgd(settings: dict[str, float]) -> _Subject:
     sgd = SGDSettings(**settings)  # pyright: ignore[reportArgumentType]: nesterov is the one bool
     filt = from_sgd(*sgd)
     filters, notes = {"torch's SGD": filt}, []
-    reading = sgd.lr * sgd.weight_decay
-    if reading <= 1:
+    paper_alpha = sgd.lr * sgd.weight_decay
+    if paper_alpha <= 1:
         filters["paper's reading"] = from_latent(sgd.lr, sgd.weight_decay, 1 - sgd.momentum)
-        notes.append(
-            f"The paper's reading, alpha = lr * weight_decay = {reading:.5g}, takes the decay out of the momentum (its "
-            "Eq. 3); torch's SGD decays inside it."
-        )
     if stability(filt) == "integrator":
-        notes.append("Without weight decay it is an integrator (a pole at 1): every gradient is remembered for ever.")
+        notes.append("An integrator: without weight decay a pole is 1, and every gradient is remembered for ever.")
     try:
-        alpha_gamma(filt)
+        alpha, _ = alpha_gamma(filt)
     except ValueError as reason:
         notes.append(f"No alpha and gamma: {reason}.")
+    else:
+        if sgd.momentum and sgd.weight_decay:
+            notes.append(
+                f"The paper reads alpha = lr * weight_decay (its Eq. 3). torch's SGD decays inside its momentum, which "
+                f"adds decay up: its alpha is {alpha / paper_alpha:.4g} times that."
+            )
     given = ", ".join(f"{name}={value}" for name, value in settings.items())
-    return _Subject(f"torch.optim.SGD({given}) is a filter of order {filt.order}.", filters, notes)
+    return _Subject(f"SGD({given}): a filter of order {filt.order}", filters, notes)
 
 
 def _from_own(alpha: float, gamma: float | None = None, order: int = 2) -> _Subject:
     from zerocross.filters import cascade, ema, to_latent, to_sgd
 
     if gamma is not None:
-        filt, title = cascade(ema(gamma), ema(alpha)), f"Two EMAs in series, gamma = {gamma:g} and alpha = {alpha:g}."
+        filt, title = cascade(ema(gamma), ema(alpha)), f"Two EMAs in series, gamma = {gamma:g}, alpha = {alpha:g}"
     else:
         filt = cascade(*[ema(alpha)] * order)
-        title = f"{order} EMA{'s in series' if order > 1 else ''}, alpha = {alpha:g}."
+        title = f"{order} EMA{'s in series' if order > 1 else ''}, alpha = {alpha:g}"
         gamma = {1: 1.0, 2: alpha}.get(order)
     if gamma is None:
         return _Subject(title, {"filter": filt}, [f"No SGD is a filter of order {order}: it has two poles at most."])
@@ -157,11 +159,12 @@ def _add_single_ema(responses: dict[str, Response]) -> list[str]:
         given, noise, flips = compare_orders(first.filt)
     except ValueError:
         return []
-    responses["one EMA, same noise"] = noise
+    responses["same-noise EMA"] = noise
     note = (
-        f"What the order buys: at equal noise gain, one EMA is as late (a mean delay of {noise.mean_delay:,.1f} steps "
-        f"against {given.mean_delay:,.1f}), but noise flips it {noise.flip_rate / given.flip_rate:.3g} times as often. "
-        f"One EMA that noise flips as rarely is {flips.mean_delay / given.mean_delay:.3g} times as late."
+        f"What the order buys: at equal noise gain one EMA has a mean delay of {_count(noise.mean_delay, 1)} steps "
+        f"(this filter {_count(given.mean_delay, 1)}) and follows a reversal in {_count(noise.reversal)} "
+        f"({_count(given.reversal)}), but noise flips it {noise.flip_rate / given.flip_rate:,.1f} times as often. "
+        f"One EMA that noise flips as rarely is {flips.mean_delay / given.mean_delay:,.1f} times as late."
     )
     return [note]
 
@@ -178,6 +181,7 @@ def _print_table(console: Console, responses: dict[str, Response]) -> None:
     for label in columns[0]:
         table.add_row(label, *(column[label] for column in columns))
     console.print(table)
+    console.print("Reversal: until the sign follows a steady gradient that turned. Noise is white.\n", style="dim")
 
 
 def _cells(response: Response) -> dict[str, str]:
@@ -187,66 +191,66 @@ def _cells(response: Response) -> dict[str, str]:
         alpha, gamma = (f"{value:.5g}" for value in alpha_gamma(response.filt))
     except ValueError:
         alpha = gamma = "-"
+    poles = Counter(_pole(u) for u in response.filt.discounts.tolist() if u.imag <= 0)
     return {
         "alpha": alpha,
         "gamma": gamma,
-        "poles": "\n".join(_pole(pole) for pole in response.filt.poles.tolist() if pole.imag >= 0) or "none",
+        "poles": "\n".join(f"{n} x {pole}" if n > 1 else pole for pole, n in poles.items()) or "none",
         "stability": response.stability,
         "mean delay, steps": _count(response.mean_delay, 1),
         "window (95 %), steps": _count(response.window),
         "half-life, steps": _count(response.half_life, 1),
-        "follows a reversal, steps": _count(response.reversal),
+        "reversal, steps": _count(response.reversal),
         "noise gain": f"{response.noise_gain:.4g}" if response.noise_gain < float("inf") else "infinite",
-        "flips by noise, per step": f"{response.flip_rate:.4g}",
+        "noise flips per step": f"{response.flip_rate:.4g}",
     }
 
 
-def _pole(pole: complex) -> str:
-    return f"{pole.real:.8g}" if pole.imag == 0 else f"{pole.real:.6g} +- {pole.imag:.4g}j"
+def _pole(discount: complex) -> str:
+    pole = 1 - discount
+    if pole.imag:
+        return f"{pole.real:.6g} +- {pole.imag:.4g}j"
+    return f"1 - {discount.real:.4g}" if 0 < abs(discount) < 1e-7 else f"{pole.real:.8g}"
 
 
 def _count(steps: float, digits: int = 0) -> str:
-    return "infinite" if steps == float("inf") else f"{steps:,.{digits}f}"
+    if steps == float("inf"):
+        return "infinite"
+    return f"{steps:,.{digits}f}" if steps < 1e7 else f"{steps:.4g}"
 
 
-def _draw(responses: dict[str, Response], out: Path, force: bool) -> None:
+def _draw(title: str, responses: dict[str, Response], out: Path, force: bool) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
     import numpy as np
 
+    from zerocross.files import write_whole
     from zerocross.filters import frequency_response, impulse_response
 
     if out.exists() and not force:
         raise FileExistsError(f"{out} exists and stays as it is: choose another --out, or --force to replace it")
     longest = max((r.window for r in responses.values() if r.window < float("inf")), default=1000.0)
-    ages = np.unique(np.geomspace(1, 4 * longest + 100, 600).astype(np.int64))
-    ages = np.concatenate([[0], ages])
+    ages = np.unique(np.geomspace(1, 2 * longest + 10, 600).astype(np.int64))
     frequencies = np.geomspace(0.02 / (longest + 10), 0.5, 600)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for (name, response), colour, style in zip(responses.items(), _COLOURS, _STYLES, strict=False):
-        taps = impulse_response(response.filt, ages)
+        taps = impulse_response(response.filt, ages - 1)
         gain = np.abs(frequency_response(response.filt, frequencies)[1])
         look = {"label": name, "color": colour, "linestyle": style, "linewidth": 2}
         left.plot(ages, taps / np.abs(taps).max(), **look)
         right.plot(frequencies, 20 * np.log10(np.maximum(gain / gain[0], 1e-15)), **look)
     left.set(
-        xscale="symlog", xlabel="age of the gradient, steps", ylabel="weight (largest = 1)", title="Impulse response"
+        title="Impulse response", xlabel="age of a gradient in steps (the newest is 1)", ylabel="weight (largest = 1)"
     )
-    left.set_xlim(0, ages[-1])
-    right.set(xscale="log", xlabel="frequency, cycles per step", ylabel="gain, dB", title="Frequency response")
+    right.set(title="Frequency response", xlabel="frequency, cycles per step", ylabel="gain, dB (leftmost = 0)")
+    figure.suptitle(title)
     for axes in (left, right):
+        axes.set_xscale("log")
         axes.grid(alpha=0.3)
-    left.legend()
-    _save(figure, out)
+    left.set_xlim(1, ages[-1])
+    right.set_xlim(frequencies[0], 0.5)
+    right.legend(loc="lower left")
+    write_whole(out, lambda file: figure.savefig(file, format=out.suffix[1:].lower(), dpi=120))
     plt.close(figure)
-
-
-def _save(figure, out: Path) -> None:
-    aside = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        figure.savefig(aside, format=out.suffix[1:].lower(), dpi=120)
-        aside.replace(out)
-    finally:
-        aside.unlink(missing_ok=True)

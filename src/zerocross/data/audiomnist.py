@@ -15,7 +15,7 @@ from zerocross.data.dataset import Dataset, from_tensors
 from zerocross.data.layout import audiomnist_folder, required
 from zerocross.data.order import PLACE, derived_seed
 
-# The authors' five groups of twelve speakers: fold k validates on group k, tests on the next, trains on the other three.
+# The authors' five groups of speakers: fold k validates on group k, tests on the next, trains on the other three.
 SPEAKER_GROUPS = (
     (4, 11, 12, 15, 21, 27, 31, 41, 44, 47, 50, 59),
     (5, 13, 18, 22, 26, 32, 33, 42, 45, 51, 52, 60),

@@ -41,9 +41,7 @@ def augmented(x: Tensor, augment: str, generator: torch.Generator) -> Tensor:
     if augment == "none":
         return x
     padding = CROP_PADDING if augment == "crop-flip" else SHIFT_PADDING
-    top, left = (
-        torch.randint(0, 2 * width + 1, (len(x),), generator=generator, device=x.device) for width in padding
-    )
+    top, left = (torch.randint(0, 2 * width + 1, (len(x),), generator=generator, device=x.device) for width in padding)
     flip = random_flips(len(x), generator) if augment == "crop-flip" else torch.zeros_like(top, dtype=torch.bool)
     return crop(x, top, left, flip, padding)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import TypeVar
 
 from zerocross.data import audiomnist, imagenet, layout
 from zerocross.data.fetch import digest
 from zerocross.data.image_batches import read_image
 
 SAMPLE = 64  # files of each kind that are opened and decoded
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,34 +30,86 @@ def check(data_dir: Path) -> list[Finding]:
     if not data_dir.is_dir():
         raise FileNotFoundError(f"{data_dir} is not a folder")
     findings = []
-    for name, find, examine in (
+    for name, find, verify in (
         ("cifar10", layout.cifar10_folder, _cifar10),
         ("audiomnist", layout.audiomnist_folder, _audiomnist),
         ("imagenet", layout.imagenet_folder, _imagenet),
     ):
         folder = find(data_dir)
-        if folder is None:
-            findings.append(Finding(name, "", "missing", f"zerocross data fetch {name}"))
-        else:
-            findings += [Finding(name, part, "ok" if good else "damaged", text) for part, good, text in examine(folder)]
+        findings += (
+            [Finding(name, "", "missing", f"see zerocross data fetch {name}")] if folder is None else verify(folder)
+        )
     return findings
 
 
-def _cifar10(folder: Path) -> Iterator[tuple[str, bool, str]]:
+def _cifar10(folder: Path) -> Iterator[Finding]:
     binary = layout.cifar10_kind(folder) == "binary"
-    for name, want in (layout.CIFAR10_SHA256 if binary else layout.CIFAR10_MD5).items():
-        found = digest(folder / name, "sha256" if binary else "md5")
-        yield name, found == want, "official checksum" if found == want else "wrong checksum" if found else "not there"
+    for name, official in (layout.CIFAR10_SHA256 if binary else layout.CIFAR10_MD5).items():
+        kind = "sha256" if binary else "md5"
+        found = digest(folder / name, kind)
+        detail = f"official {kind}" if found == official else f"wrong {kind}" if found else "file is missing"
+        yield Finding("cifar10", name, "ok" if found == official else "damaged", detail)
 
 
-def _audiomnist(folder: Path) -> Iterator[tuple[str, bool, str]]:
+def _audiomnist(folder: Path) -> Iterator[Finding]:
     if (folder / audiomnist.PACKED).is_file():
-        yield audiomnist.PACKED, *_tried(lambda: _packed(folder / audiomnist.PACKED))
+        yield _verified("audiomnist", audiomnist.PACKED, lambda: _packed(folder / audiomnist.PACKED))
+    if (folder / "data").is_dir():
+        yield _verified("audiomnist", "data/NN/*.wav", lambda: _clips(folder))
+    yield _verified("audiomnist", "folds", lambda: _folds(folder / "splits.json"))
+
+
+def _packed(path: Path) -> str:
+    codes, digits, speakers = audiomnist.read_packed(path)
+    if not (set(digits.tolist()) <= set(range(10)) and set(speakers.tolist()) <= set(range(1, 61))):
+        raise ValueError("digits outside 0..9 or speakers outside 1..60")
+    return f"{len(codes):,} of 30,000 clips, {len(set(speakers.tolist()))} of 60 speakers"
+
+
+def _clips(folder: Path) -> str:
     clips = audiomnist.clip_files(folder)
-    if clips:
-        speakers = {speaker for speaker, _, _ in clips}
-        absent = sorted(set(range(1, 61)) - speakers)
-        good, text = _tried(lambda: _waves([clips[key] for key in _spread(list(clips))]))
-        counted = f"{len(clips):,} of 30,000 clips, {len(speakers)} of 60 speakers"
-        yield "data/NN/*.wav", good and not absent, f"{counted}; {text}"
-    yield "folds", *_tried(lambda: _folds(folder / "splits.json"))
+    absent = sorted(set(range(1, 61)) - {speaker for speaker, _, _ in clips})
+    if absent:
+        raise ValueError(f"no clips of speakers {', '.join(map(str, absent))}")
+    sample = _sample(list(clips.values()))
+    for path in sample:
+        audiomnist.read_clip(path)
+    return f"{len(clips):,} of 30,000 clips, 60 of 60 speakers, {len(sample)} of them read"
+
+
+def _folds(splits: Path) -> str:
+    if not splits.is_file():
+        return "built in"
+    for fold in range(len(audiomnist.SPEAKER_GROUPS)):
+        if audiomnist.fold_speakers(fold, splits) != audiomnist.fold_speakers(fold):
+            raise ValueError(f"splits.json, fold {fold}, differs from the authors' folds")
+    return "splits.json holds the authors' five folds"
+
+
+def _imagenet(folder: Path) -> Iterator[Finding]:
+    for part in ("train", "val"):
+        yield _verified("imagenet", f"{folder.name}/{part}", lambda part=part: _images(folder, part))
+
+
+def _images(folder: Path, part: str) -> str:
+    classes = imagenet.class_folders(folder / part)
+    unknown = sorted(set(classes) - set(imagenet.class_folders(folder / "train")))
+    if unknown:
+        raise ValueError(f"class {unknown[0]} is not in train/")
+    files, _ = imagenet.list_images(folder / part, classes)
+    sample = _sample(files)
+    for path in sample:
+        read_image(path)
+    return f"{len(files):,} images, {len(classes)} classes, {len(sample)} of them decoded"
+
+
+def _sample(files: list[T]) -> list[T]:
+    """At most SAMPLE of the files, evenly spread."""
+    return files[:: max(1, -(-len(files) // SAMPLE))]
+
+
+def _verified(dataset: str, part: str, examine: Callable[[], str]) -> Finding:
+    try:
+        return Finding(dataset, part, "ok", examine())
+    except (ValueError, OSError) as wrong:
+        return Finding(dataset, part, "damaged", str(wrong))

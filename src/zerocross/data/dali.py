@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
-from nvidia.dali import fn, pipeline_def, types
-from nvidia.dali.plugin.pytorch import feed_ndarray
 from torch import Tensor
 
-from zerocross.data.image_batches import AREA, ATTEMPTS, RATIO, SIZE, Finish
+from zerocross.data.image_batches import AHEAD, AREA, ATTEMPTS, RATIO, SIZE, Finish, read_image
 from zerocross.data.order import AUGMENT, CROP, Plan, derived_seed, epoch_order
+
+# An optional package whose names are made at run time: a type checker can follow neither.
+dali: Any = import_module("nvidia.dali")
+feed_ndarray: Any = import_module("nvidia.dali.plugin.pytorch").feed_ndarray
 
 
 class DaliBatches:
@@ -52,12 +55,13 @@ class DaliBatches:
     def _epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         order = epoch_order(len(self.files), self.seed, number)
         mine = torch.cat([order[self.plan.places(index)] for index in range(len(self))])
-        device = self.finish.device
+        files = [self.files[int(i)] for i in mine.tolist()]
+        device, size = self.finish.device, self.plan.batch_size // self.plan.world_size
         pipeline = _crops(
-            [self.files[i] for i in mine.tolist()],
+            files,
             self.targets[mine].tolist(),
             decoder="cpu" if device.type == "cpu" else "mixed",
-            batch_size=self.plan.batch_size // self.plan.world_size,
+            batch_size=size,
             num_threads=self.workers,
             device_id=None if device.type == "cpu" else device.index or 0,
             seed=derived_seed(CROP, self.seed, number, self.plan.rank),
@@ -67,35 +71,37 @@ class DaliBatches:
             try:
                 images, labels = pipeline.run()
             except RuntimeError as wrong:
-                raise ValueError(f"DALI could not read an image of batch {index}: {_reason(wrong)}") from wrong
+                self._blame(files[index * size : (index + 1 + AHEAD) * size])
+                raise ValueError(f"DALI failed in batch {index} of epoch {number}: {wrong}") from wrong
             x = self.finish(_tensor(images, device), derived_seed(AUGMENT, self.seed, number, self.plan.rank, index))
             yield x, _tensor(labels, torch.device("cpu")).flatten().long().to(device)
 
+    @staticmethod
+    def _blame(files: list[str]) -> None:
+        """DALI does not say which file it failed on, and reads ahead: let Pillow find the first one and name it."""
+        for path in files:
+            read_image(path)
 
-@pipeline_def(prefetch_queue_depth=2)
+
+@dali.pipeline_def(prefetch_queue_depth=AHEAD)
 def _crops(files: list[str], labels: list[int], decoder: str) -> Any:
     """Read in the given order, decode a random window only, resize it to 224 x 224: uint8 (H, W, 3) and label."""
-    encoded, label = fn.readers.file(files=files, labels=labels)
-    image = fn.decoders.image_random_crop(
+    encoded, label = dali.fn.readers.file(files=files, labels=labels)
+    image = dali.fn.decoders.image_random_crop(
         encoded,
         device=decoder,
-        output_type=types.RGB,
+        output_type=dali.types.RGB,
         random_area=list(AREA),
         random_aspect_ratio=list(RATIO),
         num_attempts=ATTEMPTS,
     )
-    return fn.resize(image, size=[SIZE, SIZE], interp_type=types.INTERP_LINEAR, antialias=True), label
+    return dali.fn.resize(image, size=[SIZE, SIZE], interp_type=dali.types.INTERP_LINEAR, antialias=True), label
 
 
 def _tensor(output: Any, device: torch.device) -> Tensor:
     """A copy of DALI's output, whose buffer the next run overwrites."""
     dense = output.as_tensor()
-    dtype = torch.uint8 if dense.dtype == types.UINT8 else torch.int32
+    dtype = torch.uint8 if dense.dtype == dali.types.UINT8 else torch.int32
     out = torch.empty(tuple(dense.shape()), dtype=dtype, device=device)
     feed_ndarray(dense, out)
     return out
-
-
-def _reason(wrong: RuntimeError) -> str:
-    lines = [line.strip() for line in str(wrong).splitlines() if line.strip()]
-    return " ".join(lines[:4])

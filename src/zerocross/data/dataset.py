@@ -225,7 +225,7 @@ def _split(part: str, x: Any, y: Any) -> Split:
         raise ValueError(f"{part}_y is {targets.dtype}; give integers, the classes 0..K-1")
     if targets.shape != inputs.shape[:1] or not len(targets):
         raise ValueError(
-            f"{part}_y has shape {tuple(targets.shape)} for {len(inputs)} samples; give one label per sample, at least one"
+            f"{part}_y has shape {tuple(targets.shape)} for {len(inputs)} samples; give a label for each, at least one"
         )
     if int(targets.min()) < 0:
         raise ValueError(f"{part}_y holds label {int(targets.min())}; labels count from 0")

@@ -1,4 +1,4 @@
-"""Download and unpack an archive: resumed where it broke off, unpacked safely, checked, and in place whole or not at all.
+"""Download an archive, resumed where it broke off; unpack it safely, check it, put it in place whole or not at all.
 
 No torch here. Errors are ValueErrors that say what to do next.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import shutil
 import tarfile
 import tempfile
@@ -56,11 +55,12 @@ def fetch_archive(
     if target.exists():
         wrong = mismatches(target, sha256)
         if wrong:
-            raise FileExistsError(f"{target} is there but not whole ({', '.join(wrong)}): move it away, then fetch again")
+            raise FileExistsError(
+                f"{target} is there but not whole ({', '.join(wrong)}): move it away, then fetch again"
+            )
         return None
     if not address.startswith(("http://", "https://")):
         raise ValueError(f"address {address!r} is neither http:// nor https://")
-    parent.mkdir(parents=True, exist_ok=True)
     part = parent / (PurePosixPath(address).name + ".part")
     download(address, part, progress)
     room = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
@@ -72,10 +72,12 @@ def fetch_archive(
                 raise ValueError(f"wrong checksum: {', '.join(wrong)}")
         except (ValueError, EOFError, tarfile.TarError, zlib.error, OSError) as problem:
             if isinstance(problem, OSError) and problem.errno is not None:
-                raise ValueError(f"could not unpack {part}: {problem}; it is kept") from problem  # disk full and the like
+                raise ValueError(
+                    f"could not unpack {part}: {problem}; it is kept"
+                ) from problem  # disk full and the like
             part.unlink()
             raise ValueError(f"{address} gave a bad archive, now removed: {problem}; fetch it again") from problem
-        os.rename(room / folder, target)
+        (room / folder).rename(target)
     finally:
         shutil.rmtree(room, ignore_errors=True)
     part.unlink()
@@ -87,28 +89,28 @@ def download(address: str, part: Path, progress: Progress | None = None) -> None
     have = part.stat().st_size if part.exists() else 0
     try:
         with _open(address, have) as response:
-            if response.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # all there, or not this file
-                total = response.headers.get("Content-Range", "").rpartition("/")[2]
-                if total == str(have):
+            span = response.headers.get("Content-Range", "")  # "bytes 5-9/10", or "bytes */10" for none
+            if response.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                if span.endswith(f"/{have}"):
                     return
                 part.unlink()
-                raise ValueError(f"{part} did not belong to {address}; it is removed, fetch again")
+                raise ValueError(f"{part} did not belong to {address}, it is removed: fetch again")
             continued = response.status == http.HTTPStatus.PARTIAL_CONTENT
-            if continued and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-                raise ValueError(f"{address} continued at a byte that was not asked for; remove {part} and fetch again")
+            if continued and not span.startswith(f"bytes {have}-"):
+                raise ValueError(f"{address} did not continue at byte {have}: remove {part} and fetch again")
             have = have if continued else 0
             length = response.headers.get("Content-Length")
-            total = have + int(length) if length is not None else None
-            if (total or 0) > MAX_DOWNLOAD:
-                raise ValueError(f"{address} has {total} bytes, more than the {MAX_DOWNLOAD} expected at most")
+            total = None if length is None else have + int(length)
+            part.parent.mkdir(parents=True, exist_ok=True)
             with part.open("ab" if continued else "wb") as file:
                 have = _copy(response, file, have, total, progress)
     except (OSError, http.client.HTTPException) as wrong:
+        kept = f"what came is kept in {part}, " if part.exists() else ""
         raise ValueError(
-            f"could not download {address} ({wrong}); what came is kept in {part}, fetch again to continue"
+            f"could not download {address} ({getattr(wrong, 'reason', wrong)}); {kept}fetch again"
         ) from wrong
     if total is not None and have != total:
-        raise ValueError(f"{address} broke off after {have} of {total} bytes; fetch again to continue")
+        raise ValueError(f"{address} broke off after {have} of {total} bytes, kept in {part}: fetch again to continue")
 
 
 def _open(address: str, have: int) -> Any:
@@ -124,10 +126,10 @@ def _open(address: str, have: int) -> Any:
 
 def _copy(response: IO[bytes], file: IO[bytes], have: int, total: int | None, progress: Progress | None) -> int:
     while block := response.read(BLOCK):
-        file.write(block)
         have += len(block)
-        if have > MAX_DOWNLOAD:
-            raise ValueError(f"the download exceeds the {MAX_DOWNLOAD} bytes expected at most")
+        if max(have, total or 0) > MAX_DOWNLOAD:
+            raise ValueError(f"the download exceeds the {MAX_DOWNLOAD} bytes expected at most: check the address")
+        file.write(block)
         if progress is not None:
             progress(have, total)
     return have

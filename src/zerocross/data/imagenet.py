@@ -128,8 +128,8 @@ def list_images(folder: Path, classes: Sequence[str]) -> tuple[list[str], Tensor
     files: list[str] = []
     counts = []
     for name in classes:
-        inside = os.listdir(folder / name) if (folder / name).is_dir() else []
-        images = sorted(f for f in inside if f.lower().endswith(SUFFIXES) and not f.startswith("."))
+        inside = os.scandir(folder / name) if (folder / name).is_dir() else ()
+        images = sorted(f.name for f in inside if f.name.lower().endswith(SUFFIXES) and not f.name.startswith("."))
         files += [f"{folder}/{name}/{file}" for file in images]
         counts.append(len(images))
     if not files:

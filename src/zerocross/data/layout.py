@@ -52,7 +52,7 @@ def cifar10_folder(data_dir: Path) -> Path | None:
 
 
 def cifar10_kind(folder: Path) -> str:
-    """ "binary", "python", or "" for a folder without CIFAR-10 batches."""
+    """Which version of CIFAR-10 a folder holds: "binary", "python", or "" for neither."""
     if any((folder / name).is_file() for name in CIFAR10_SHA256):
         return "binary"
     return "python" if any((folder / name).is_file() for name in CIFAR10_MD5) else ""

@@ -29,8 +29,8 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
 class Plan:
     """How `count` samples are cut into batches, and batches into ranks.
 
-    Batch k holds the places [k B, (k + 1) B) of the epoch's order; of its n places rank r of W takes the contiguous part
-    [r n / W, (r + 1) n / W), rounded down. Over all ranks no place is lost or doubled, whatever n is.
+    Batch k holds the places [k B, (k + 1) B) of the epoch's order; of its n places rank r of W takes those from r n / W
+    up to (r + 1) n / W, rounded down. Over all ranks no place is lost or doubled, whatever n is.
 
     Args:
         count: samples in the part.
@@ -60,16 +60,14 @@ class Plan:
             )
 
     def __len__(self) -> int:
-        whole, rest = divmod(self.count, self.batch_size)
-        last = 0 if self.drop_last or not rest else int(self._share(rest, 0).stop > self._share(rest, 0).start)
-        return whole + last
+        whole = self.count // self.batch_size
+        mine = self.places(whole)
+        return whole + (not self.drop_last and mine.stop > mine.start)
 
     def places(self, index: int) -> slice:
         """This rank's places of batch `index` in the epoch's order."""
         first = index * self.batch_size
-        return self._share(min(self.batch_size, self.count - first), first)
-
-    def _share(self, n: int, first: int) -> slice:
+        n = min(self.batch_size, self.count - first)
         return slice(first + self.rank * n // self.world_size, first + (self.rank + 1) * n // self.world_size)
 
     def check(self, epoch: int, start: int) -> None:

@@ -14,15 +14,16 @@ import numpy as np
 
 
 class _Array:
-    """Takes the state of a pickled numpy array, and accepts plain bytes of uint8 in C order only."""
+    """Takes the state of a pickled numpy array, and accepts plain bytes of uint8 only."""
 
     value: np.ndarray | None = None
 
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran_order, data = state
-        if not isinstance(dtype, _DType) or dtype.code != "u1" or fortran_order or not isinstance(data, bytes):
+        if not isinstance(dtype, _DType) or dtype.code != "u1" or not isinstance(data, bytes):
             raise pickle.UnpicklingError("an array that is not plain uint8")
-        self.value = np.frombuffer(data, dtype=np.uint8).reshape([int(n) for n in shape]).copy()
+        flat = np.frombuffer(data, dtype=np.uint8)
+        self.value = flat.reshape([int(n) for n in shape], order="F" if fortran_order else "C").copy(order="C")
 
 
 class _DType:

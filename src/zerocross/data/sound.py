@@ -20,7 +20,7 @@ def resampled(signal: np.ndarray, rate: int) -> np.ndarray:
     if rate != RATE:
         from scipy.signal import resample
 
-        signal = resample(signal.astype(np.float32), -(-len(signal) * RATE // rate))
+        signal = np.asarray(resample(signal.astype(np.float32), -(-len(signal) * RATE // rate)))
     return np.clip(np.rint(signal), -32768, 32767).astype(np.int16)
 
 

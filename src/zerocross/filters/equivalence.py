@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zerocross.filters.iir import IIRFilter, cascade, ema
+from zerocross.filters.iir import IIRFilter, cascade, discount_pair, ema
 
 
 class LatentSettings(NamedTuple):
@@ -110,12 +110,10 @@ def from_sgd(
         b0, b1 = lr * (1 - dampening), 0.0
         product = decay * (1 - dampening)
         total = (1 - momentum) + product
-    spread = total**2 / 4 - product
-    if spread < 0:
+    alpha, gamma = discount_pair(total, product).tolist()
+    if alpha.imag:
         return IIRFilter(((b0, b1, 0.0, 1.0, total - 2, 1 - total + product),))
-    gamma = total / 2 + math.sqrt(spread)
-    alpha = product / gamma  # not total - gamma, which cancels when alpha is small
-    return cascade(_first_order(b0, b1, pole=1 - gamma), _first_order(1.0, 0.0, pole=1 - alpha))
+    return cascade(_first_order(b0, b1, pole=1 - gamma.real), _first_order(1.0, 0.0, pole=1 - alpha.real))
 
 
 def to_sgd(alpha: float, gamma: float, lr: float) -> SGDSettings:

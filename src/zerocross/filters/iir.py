@@ -39,7 +39,8 @@ class IIRFilter:
             raise ValueError(f"sections of shape {rows.shape}: expected (n, 6) with n >= 1, rows b0 b1 b2 a0 a1 a2")
         if not np.isfinite(rows).all() or (rows[:, 3] == 0).any():
             raise ValueError(f"sections {rows.tolist()}: every number must be finite, and a0 (the fourth) not 0")
-        rows = rows / rows[:, 3:4]
+        with np.errstate(over="ignore"):
+            rows = rows / rows[:, 3:4]
         if not np.isfinite(rows).all():
             raise ValueError(f"sections {self.sections}: too large to be divided by their a0 (the fourth number)")
         object.__setattr__(self, "sections", tuple(tuple(row) for row in rows.tolist()))
@@ -126,7 +127,7 @@ def ema(alpha: float) -> IIRFilter:
         alpha: the discount, in (0, 1]. Below 1e-16 the pole 1 - alpha rounds to 1: an integrator.
     """
     if not 0 < alpha <= 1:
-        raise ValueError(f"ema: a discount of {alpha} is outside (0, 1]; 1 passes gradients on, smaller smooths more")
+        raise ValueError(f"ema({alpha}): the discount (alpha or gamma) must be in (0, 1]; a smaller one smooths more")
     return IIRFilter(((alpha, 0.0, 0.0, 1.0, -(1 - alpha), 0.0),))  # Eq. 15
 
 
@@ -159,10 +160,17 @@ def _one_minus_roots(coefficients: Sequence[float]) -> NDArray[np.complex128]:
     c = c / c[0]
     if len(c) == 2:
         return np.array([1 + c[1]], dtype=np.complex128)
-    # With u = 1 - z: u^2 - (2 + c1) u + (1 + c1 + c2) = 0. Its roots' product is exact where they are small.
-    total, product = 2 + c[1], math.fsum(c)
-    spread = np.emath.sqrt(total**2 / 4 - product)
-    if np.iscomplexobj(spread):
-        return np.array([total / 2 - spread, total / 2 + spread])
-    large = total / 2 + math.copysign(spread, total)
-    return np.array([product / large if large else 0.0, large], dtype=np.complex128)
+    return discount_pair(2 + c[1], math.fsum(c))
+
+
+def discount_pair(total: float, product: float) -> NDArray[np.complex128]:
+    """The two discounts with this sum and product, u^2 - total u + product = 0: small ones to full precision.
+
+    A pair that is complex by rounding alone, as that of two equal EMAs may come out, is taken for a double one.
+    """
+    spread = total**2 / 4 - product
+    if spread < -4 * np.finfo(np.float64).eps * abs(total):
+        half = complex(total / 2, math.sqrt(-spread))
+        return np.array([half.conjugate(), half])
+    large = total / 2 + math.copysign(math.sqrt(max(spread, 0.0)), total)
+    return np.array([product / large if large else 0.0, large], dtype=np.complex128)  # total - large would cancel

@@ -272,8 +272,8 @@ def _first_step(filt: IIRFilter, share: float) -> int:
 def _horizon(filt: IIRFilter) -> int:
     """Taps after which nothing is left to count."""
     largest = max(np.abs(filt.poles), default=0.0)
-    decades = 40 + 10 * filt.order  # repeated poles decay as n^(k-1) p^n
-    steps = filt.order + 1 + (math.ceil(decades / -math.log(largest)) if largest else 0)
+    lifetimes = 40 + 10 * filt.order  # k equal poles decay as n^(k-1) p^n
+    steps = filt.order + 1 + (math.ceil(lifetimes / -math.log(largest)) if largest else 0)
     if steps > _LONGEST:
         raise ValueError(
             f"{filt!r}: its taps change their sign and last {steps} steps, more than the {_LONGEST} counted"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from zerocross.optim.signs import count_flips
+from zerocross.optim.signs import flips_counted
 
 NonFinite = Literal["raise", "skip", "ignore"]
 Group = dict[str, Any]
+Work = list[tuple[Group, list[Tensor], list[Tensor]]]  # group, its parameters, their gradients in the state's precision
 # Keys that torch, its schedulers and we put into a param group besides an optimizer's own hyperparameters.
-_BOOKKEEPING = {"params", "param_names", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "step"}
+_BOOKKEEPING = {
+    "params", "param_names", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "step", "skipped",
+}  # fmt: skip
 
 
 class BinaryOptimizer(Optimizer, ABC):
@@ -29,13 +33,15 @@ class BinaryOptimizer(Optimizer, ABC):
         defaults: The hyperparameters that a group may set for itself; any other key is refused.
         nonfinite: What to do about NaN and infinity in a gradient. "raise": an error that names the parameter, before
             any state has changed (costs one read of the gradients, and a sync on CUDA). "skip": the whole step leaves
-            no trace, decided on the device without a sync, and is counted in `skipped_steps`. "ignore": no check.
+            no trace, decided on the device without a sync (but for a parameter's first step), and is counted in
+            `skipped_steps`. "ignore": no check.
         ff_every: Count flips on every ff_every-th step, the first included (1: each step).
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start. Keep it equal on all ranks.
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
+    lr_name: ClassVar[str] = "lr"  # what the group's lr is called here
 
     def __init__(
         self,
@@ -55,10 +61,16 @@ class BinaryOptimizer(Optimizer, ABC):
         self.ff_every = int(ff_every)
         self.maximize = maximize
         self.seed = seed
-        self._skipped: Tensor | None = None
+        self._options = tuple(sorted(defaults))
+        # What is set by now goes along into copies and pickles; torch's constructor adds hooks, which do not.
+        self._settings = ("_settings", *vars(self))
         super().__init__(params, {**defaults, "step": 0})
 
     # ---- what a subclass gives
+
+    @abstractmethod
+    def _check_group(self, group: Group) -> None:
+        """Refuse values out of range, before a group is taken in."""
 
     @abstractmethod
     def _start(self, param: Tensor, seed: int) -> None:
@@ -69,81 +81,54 @@ class BinaryOptimizer(Optimizer, ABC):
         """The state of a parameter before its first update."""
 
     @abstractmethod
-    def _update(self, work: list[tuple[Group, list[Tensor], list[Tensor]]]) -> None:
-        """One update of the parameters, given (group, parameters, gradients in the state's precision)."""
-
-    @abstractmethod
-    def _signs(self, param: Tensor) -> Tensor:
-        """The binary weights that this parameter stands for."""
-
-    def _check_group(self, group: Group) -> None:
-        """Refuse values out of range, before a group is taken in."""
+    def _update(self, work: Work) -> None:
+        """One update of the parameters."""
 
     # ---- the shell
 
     def add_param_group(self, param_group: Group) -> None:
         """Take in one more group; unknown keys and values out of range are refused."""
         group = dict(param_group)
-        if unknown := set(group) - set(self.defaults) - _BOOKKEEPING:
+        if unknown := set(group) - set(self._options) - _BOOKKEEPING:
             raise ValueError(
                 f"{type(self).__name__} knows no group option {', '.join(map(repr, sorted(unknown)))}; "
-                f"it has {', '.join(sorted(set(self.defaults) - {'step'}))}"
+                f"it has {', '.join(self.lr_name if name == 'lr' else name for name in self._options)}"
             )
-        params = group["params"]
-        # A tied weight reaches us once per use: it is one weight, stepped and counted once.
-        group["params"] = [params] if isinstance(params, Tensor) else list(_once(params))
         self._check_group({**self.defaults, **group})
-        for index, param in enumerate(group["params"]):
-            self._check_param(param[1] if isinstance(param, tuple) else param, index)
+        params = [group["params"]] if isinstance(group["params"], Tensor) else group["params"]
+        if not isinstance(params, set):  # which torch refuses, since its order is not the same in every run
+            # A tied weight reaches us once per use: it is one weight, stepped and counted once.
+            params = list(_once(params))
+        for index, item in enumerate(params):
+            _check_param(*item if isinstance(item, tuple) else (f"parameter {index}", item))
         taken = sum(len(g["params"]) for g in self.param_groups)
+        group["params"] = params
         super().add_param_group(group)
         with torch.no_grad():
             for index, param in enumerate(group["params"], start=taken):
                 self._start(param, seed=self.seed + index)
 
-    def _check_param(self, param: Any, index: int) -> None:
-        if not isinstance(param, Tensor):
-            return  # torch's own error says it well
-        if not param.is_floating_point():
-            raise ValueError(f"parameter {index} is {param.dtype}; binary weights are trained in a floating-point type")
-        if not param.isfinite().all():
-            raise ValueError(f"parameter {index}, shape {tuple(param.shape)}, holds NaN or infinity: load it again")
-
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update from the gradients that the parameters hold now; parameters without a gradient stay."""
+        """One update from the gradients that the parameters hold now; those without a gradient, or frozen, stay."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        counting = self.param_groups[0]["step"] % self.ff_every == 0
         work = self._collect()
-        params = [p for _, ps, _ in work for p in ps]
-        if params:
-            finite = None
-            if self.nonfinite != "ignore":
-                finite = all_finite([x for _, _, xs in work for x in xs])
-            if self.nonfinite == "raise" and not bool(finite):
-                raise self._nonfinite_error(work)
-            for group, group_params, grads in work:
-                for param, grad in zip(group_params, grads, strict=True):
-                    if not self.state[param]:
-                        self.state[param].update(self._new_state(param, grad, group))
-            before = [self._signs(p).clone() for p in params] if counting else []
-            saved = self._snapshot(params) if self.nonfinite == "skip" else None
-            self._update(work)
-            if saved is not None:
-                self._undo_unless(cast("Tensor", finite), saved)
-            for param, signs in zip(params, before, strict=False):
-                self.state[param]["flips"] = count_flips(signs, self._signs(param))
+        finite = self._check_finite(work) if work and self.nonfinite != "ignore" else None
+        if work and self._make_state(work, finite):
+            counting = self.param_groups[0]["step"] % self.ff_every == 0
+            with flips_counted(self) if counting else nullcontext():
+                self._update_or_undo(work, finite)
         for group in self.param_groups:
             group["step"] += 1
         return loss
 
-    def _collect(self) -> list[tuple[Group, list[Tensor], list[Tensor]]]:
+    def _collect(self) -> Work:
         work = []
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
+            params = [p for p in group["params"] if p.grad is not None and p.requires_grad]
             if not params:
                 continue
             grads = [cast("Tensor", p.grad) for p in params]
@@ -153,57 +138,68 @@ class BinaryOptimizer(Optimizer, ABC):
             work.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
         return work
 
+    def _make_state(self, work: Work, finite: Tensor | None) -> bool:
+        """Give new parameters their state; False if the step ends here, since NaN must not become anyone's start."""
+        new = {param for _, params, _ in work for param in params if not self.state[param]}
+        if new and finite is not None and not finite:
+            self._count_skipped(finite)
+            return False
+        for group, params, grads in work:
+            for param, grad in zip(params, grads, strict=True):
+                if param in new:
+                    self.state[param].update(self._new_state(param, grad, group))
+        return True
+
+    def _update_or_undo(self, work: Work, finite: Tensor | None) -> None:
+        if self.nonfinite != "skip" or finite is None:
+            self._update(work)
+            return
+        params = [p for _, group_params, _ in work for p in group_params]
+        touched = [*params, *(value for p in params for value in self.state[p].values())]
+        before = [tensor.clone() for tensor in touched]
+        self._update(work)
+        for tensor, old in zip(touched, before, strict=True):
+            tensor.copy_(torch.where(finite, tensor, old))
+        self._count_skipped(finite)
+
     # ---- non-finite gradients
 
     @property
     def skipped_steps(self) -> int:
         """How many steps `nonfinite="skip"` has left out (reading it waits for the device)."""
-        return 0 if self._skipped is None else int(self._skipped)
+        return int(self.param_groups[0].get("skipped", 0))
 
-    def _nonfinite_error(self, work: list[tuple[Group, list[Tensor], list[Tensor]]]) -> ValueError:
-        for group, params, grads in work:
-            for param, grad in zip(params, grads, strict=True):
-                if not grad.isfinite().all():
-                    bad = int((~grad.isfinite()).sum())
-                    return ValueError(
-                        f"the gradient of {self._name(group, param)} holds {bad} NaN or infinite values of "
-                        f"{grad.numel()}; no state has changed. Lower the learning rate, look for a division by zero, "
-                        "or construct the optimizer with nonfinite='skip'"
-                    )
-        raise AssertionError("a non-finite gradient was seen, and cannot be found again")
+    def _count_skipped(self, finite: Tensor) -> None:
+        first = self.param_groups[0]  # a group is what torch saves and loads besides the parameters' own state
+        first["skipped"] = first.get("skipped", 0) + (~finite).to(torch.int64)
 
-    @staticmethod
-    def _name(group: Group, param: Tensor) -> str:
-        index = next(i for i, p in enumerate(group["params"]) if p is param)
-        if "param_names" in group:
-            return f"{group['param_names'][index]!r}"
-        return f"parameter {index} of its group, shape {tuple(param.shape)}"
+    def _check_finite(self, work: Work) -> Tensor:
+        finite = all_finite([grad for _, _, grads in work for grad in grads])
+        if self.nonfinite == "raise" and not finite:
+            for group, params, grads in work:
+                for param, grad in zip(params, grads, strict=True):
+                    if bad := int((~grad.isfinite()).sum()):
+                        raise ValueError(
+                            f"the gradient of {_name(group, param)} holds {bad} NaN or infinite values of "
+                            f"{grad.numel()}; no state has changed. Lower the learning rate, look for a division by "
+                            "zero, or construct the optimizer with nonfinite='skip'"
+                        )
+        return finite
 
-    def _snapshot(self, params: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        kept = [*params, *(v for p in params for v in self.state[p].values())]
-        return [(tensor, tensor.clone()) for tensor in kept]
+    # ---- copies and checkpoints
 
-    def _undo_unless(self, finite: Tensor, saved: list[tuple[Tensor, Tensor]]) -> None:
-        for tensor, old in saved:
-            tensor.copy_(torch.where(finite, tensor, old))
-        missed = (~finite).to(torch.int64)
-        self._skipped = missed if self._skipped is None else self._skipped + missed
-
-    # ---- state
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), **{name: vars(self)[name] for name in self._settings}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but every state tensor keeps the precision it was saved in."""
+        """As torch's, but every state tensor keeps the precision it was saved in, and none is shared with the dict."""
+        for group in state_dict["param_groups"]:
+            if missing := {*self._options, "step"} - set(group):
+                raise ValueError(
+                    f"this state_dict is not of a {type(self).__name__}: a group in it has no {', '.join(missing)}"
+                )
         super().load_state_dict(state_dict)
-        restore_precision(self, state_dict)
-
-    def flips(self) -> list[tuple[Group, Tensor, Tensor]]:
-        """(group, parameter, flips at the last counted step) of every parameter that is trained, without a sync."""
-        return [
-            (group, p, self.state[p]["flips"])
-            for group in self.param_groups
-            for p in group["params"]
-            if p.requires_grad and "flips" in self.state.get(p, {})
-        ]
+        copy_state(self, state_dict)
 
 
 def state_dtype(param: Tensor) -> torch.dtype:
@@ -216,24 +212,30 @@ def all_finite(tensors: list[Tensor]) -> Tensor:
 
     Minimum and maximum carry NaN and infinity along and read memory once, 15 times faster than isfinite().all().
     """
-    if tensors[0].is_cuda:
-        extremes = torch._foreach_norm(tensors, float("inf"))
-    else:
-        extremes = [value for tensor in tensors if tensor.numel() for value in torch.aminmax(tensor)]
     home = tensors[0].device
-    return (
-        torch.stack([e.to(home, torch.float64 if home.type == "cpu" else e.dtype) for e in extremes]).isfinite().all()
-    )
+    filled = [tensor for tensor in tensors if tensor.numel()]
+    if not filled:
+        return torch.ones((), dtype=torch.bool, device=home)
+    if home.type == "cuda":
+        extremes = torch._foreach_norm(filled, float("inf"))
+    else:
+        extremes = [value for tensor in filled for value in torch.aminmax(tensor)]
+    return torch.stack([value.to(home) for value in extremes]).isfinite().all()
 
 
-def restore_precision(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
-    """Undo torch's cast of loaded state to each parameter's own type: m and g of a bfloat16 weight are float32."""
+def copy_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
+    """Replace state that torch has loaded by copies in the precision that was saved.
+
+    torch casts state to each parameter's own type (m and g of a bfloat16 weight are float32), and where there is
+    nothing to cast it keeps the tensors of the dict: two optimizers would go on in the same memory.
+    """
     saved = [index for group in state_dict["param_groups"] for index in group["params"]]
     params = [param for group in optimizer.param_groups for param in group["params"]]
     for index, param in zip(saved, params, strict=True):
+        state = optimizer.state.get(param, {})
         for key, value in state_dict["state"].get(index, {}).items():
-            if isinstance(value, Tensor) and optimizer.state[param][key].dtype != value.dtype:
-                optimizer.state[param][key] = value.to(param.device, copy=True)
+            if isinstance(value, Tensor) and key in state:
+                state[key] = value.to(state[key].device, copy=True)
 
 
 def _once(params: Iterable[Any]) -> Iterable[Any]:
@@ -243,3 +245,19 @@ def _once(params: Iterable[Any]) -> Iterable[Any]:
         if id(tensor) not in seen:
             seen.add(id(tensor))
             yield item
+
+
+def _check_param(name: str, param: Any) -> None:
+    if not isinstance(param, Tensor):
+        return  # torch's own error says it well
+    if not param.is_floating_point():
+        raise ValueError(f"{name} is {param.dtype}; binary weights are trained in a floating-point type")
+    if not param.isfinite().all():
+        raise ValueError(f"{name}, shape {tuple(param.shape)}, holds NaN or infinity: load or initialise it again")
+
+
+def _name(group: Group, param: Tensor) -> str:
+    index = next(i for i, p in enumerate(group["params"]) if p is param)
+    if "param_names" in group:
+        return f"{group['param_names'][index]!r}"
+    return f"parameter {index} of its group, shape {tuple(param.shape)}"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from zerocross.compiler import compiled
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 _LARGE_ALPHA = 0.05  # more than any sensible alpha: probably a learning rate meant for the real parameters
@@ -51,6 +51,7 @@ class GradientFilter(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
+    lr_name: ClassVar[str] = "alpha"
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class GradientFilter(BinaryOptimizer):
             raise ValueError(f"warm_start is {warm_start}; it must be 0 (the paper's start) or a positive factor")
         self.warm_start = warm_start
         self.compile = compile
+        self._largest_given = 0.0
         self._warned = False
         defaults = {"lr": alpha, "gamma": gamma}
         super().__init__(params, defaults, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
@@ -81,6 +83,7 @@ class GradientFilter(BinaryOptimizer):
             if group.setdefault("lr", alpha) != alpha:
                 raise ValueError(f"a group has alpha = {alpha} and lr = {group['lr']}: they are one number, give one")
         super().add_param_group(group)
+        self._largest_given = max(self._largest_given, float(self.param_groups[-1]["lr"]))
 
     def _check_group(self, group: Group) -> None:
         for name, value in (("alpha", group["lr"]), ("gamma", group["gamma"])):
@@ -91,9 +94,6 @@ class GradientFilter(BinaryOptimizer):
     def _start(self, param: Tensor, seed: int) -> None:
         start_signs_(param, seed)
 
-    def _signs(self, param: Tensor) -> Tensor:
-        return param.detach()
-
     def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
         del group
         m = torch.zeros_like(param, dtype=state_dtype(param))
@@ -102,7 +102,7 @@ class GradientFilter(BinaryOptimizer):
         rms = grad.square().mean().sqrt()
         return {"m": m, "g": -self.warm_start * rms * param.detach().to(m.dtype)}
 
-    def _update(self, work: list[tuple[Group, list[Tensor], list[Tensor]]]) -> None:
+    def _update(self, work: Work) -> None:
         thetas = [params for _, params, _ in work]
         grads = [grads for _, _, grads in work]
         ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
@@ -119,7 +119,7 @@ class GradientFilter(BinaryOptimizer):
         alpha = float(group["lr"])
         if not 0 <= alpha <= 1:
             raise ValueError(f"alpha (the group's lr) is {alpha}; a scheduler may set it from 0 to 1")
-        if alpha > _LARGE_ALPHA and alpha > float(group.get("initial_lr", self.defaults["lr"])) and not self._warned:
+        if alpha > max(_LARGE_ALPHA, self._largest_given) and not self._warned:
             self._warned = True
             warnings.warn(
                 f"a scheduler set alpha to {alpha:.3g}: a learning rate meant for the real parameters? Schedulers that "
@@ -153,7 +153,9 @@ def filter_in_one_pass_(
 
 @functools.cache  # outside the optimizer, which must stay copyable and picklable
 def _compiled_filter() -> Callable[..., None]:
-    return compiled(filter_in_one_pass_, dynamic=False)
+    # Every list of shapes (a model, or a set of gradients that are not None) is code of its own, and torch gives up
+    # after 8 by default: too few for a search over models in one process.
+    return compiled(filter_in_one_pass_, dynamic=False, recompile_limit=64)
 
 
 def _scalar(value: float, like: Tensor) -> Tensor:

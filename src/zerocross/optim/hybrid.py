@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from zerocross.optim.base import BinaryOptimizer, restore_precision
-from zerocross.optim.signs import count_flips, signs_of
+from zerocross.optim.base import BinaryOptimizer, copy_state
+from zerocross.optim.signs import flips_counted
 
 
 class ParamSplit(NamedTuple):
@@ -63,7 +65,7 @@ class HybridOptimizer(Optimizer):
 
     Args:
         binary: GradientFilter, another optimizer of this package, or, for latent weights, any torch optimizer.
-        real: Any torch optimizer.
+        real: Any torch optimizer. The check for non-finite gradients is `binary`'s, over its own parameters.
         model: The model. Given (do), every trainable parameter must be claimed exactly once, theta weights by an
             optimizer of binary weights and latent ones by another; errors name the parameters. `frozen` lists those
             that were left out because they are not trained.
@@ -87,7 +89,7 @@ class HybridOptimizer(Optimizer):
                 group.setdefault("param_names", [names.get(id(p), "(not in the model)") for p in group["params"]])
         # The base class takes in the very dicts of both, so that what a scheduler writes reaches its owner.
         super().__init__([*binary.param_groups, *real.param_groups], {})
-        self._share()
+        self._gather()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Only at construction: which of the two a new group belongs to is not ours to guess."""
@@ -97,14 +99,6 @@ class HybridOptimizer(Optimizer):
                 "add it to .binary or .real and construct a new HybridOptimizer of the two"
             )
         super().add_param_group(param_group)
-
-    def _share(self) -> None:
-        """Both optimizers work on this object's state and groups: one state, one state_dict."""
-        for optimizer in (self.binary, self.real):
-            self.state.update(optimizer.state)
-        count = len(self.binary.param_groups)
-        self.binary.param_groups, self.real.param_groups = self.param_groups[:count], self.param_groups[count:]
-        self.binary.state = self.real.state = self.state
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -118,31 +112,40 @@ class HybridOptimizer(Optimizer):
         else:
             self._step_and_count(self.binary)
         self.real.step()
+        self._gather()
         return loss
 
     def _step_and_count(self, binary: Optimizer) -> None:
         group = self.param_groups[0]
-        counting = group.get("ff_step", 0) % self.ff_every == 0
-        group["ff_step"] = group.get("ff_step", 0) + 1
-        params = [p for g in binary.param_groups for p in g["params"] if p.grad is not None] if counting else []
-        before = [signs_of(p) for p in params]
-        binary.step()
-        for param, signs in zip(params, before, strict=True):
-            self.state[param]["flips"] = count_flips(signs, signs_of(param))
+        counting = group.setdefault("ff_step", 0) % self.ff_every == 0
+        group["ff_step"] += 1
+        with flips_counted(binary) if counting else nullcontext():
+            binary.step()
+
+    # ---- one state_dict: groups and state are the parts' own, and this object shows them together
+
+    def _gather(self) -> None:
+        self.param_groups[:] = [*self.binary.param_groups, *self.real.param_groups]
+        self.state.update(self.binary.state)
+        self.state.update(self.real.state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, over both optimizers."""
+        self._gather()
+        return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch's; both optimizers go on from it, with every state tensor in the precision it was saved in."""
         super().load_state_dict(state_dict)
-        restore_precision(self, state_dict)
-        self._share()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "binary" in state:  # a copy or an unpickled object: the parts must share with the copy
-            self._share()
+        copy_state(self, state_dict)
+        count = len(self.binary.param_groups)
+        for part, groups in ((self.binary, self.param_groups[:count]), (self.real, self.param_groups[count:])):
+            state = {p: self.state[p] for group in groups for p in group["params"] if p in self.state}
+            part.__setstate__({"param_groups": groups, "state": defaultdict(dict, state)})
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), **{k: self.__dict__[k] for k in ("binary", "real", "ff_every", "frozen")}}
+        self._gather()
+        return {**super().__getstate__(), **{k: vars(self)[k] for k in ("binary", "real", "ff_every", "frozen")}}
 
     def __repr__(self) -> str:
         frozen = f"\n  frozen: {', '.join(self.frozen)}" if self.frozen else ""
@@ -201,11 +204,13 @@ def _all_params(optimizer: Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
+def _name(param: Tensor, names: dict[int, str]) -> str:
+    return names.get(id(param), f"a parameter of shape {tuple(param.shape)}")
+
+
 def _refuse_overlap(binary: Optimizer, real: Optimizer, names: dict[int, str]) -> None:
     taken = {id(p) for p in _all_params(binary)}
-    if both := [
-        names.get(id(p), f"a parameter of shape {tuple(p.shape)}") for p in _all_params(real) if id(p) in taken
-    ]:
+    if both := [_name(p, names) for p in _all_params(real) if id(p) in taken]:
         raise ValueError(f"given to both optimizers: {', '.join(both)}; split_params(model) gives each exactly once")
 
 
@@ -217,15 +222,22 @@ def _refuse_gaps(binary: Optimizer, real: Optimizer, model: nn.Module) -> None:
         )
 
 
+_ADVICE = {
+    "latent": "build their layers with weights='theta', or train them with LatentSGD or a torch optimizer",
+    "theta": "a real-valued update would take them off -1 and +1: train them with GradientFilter, or build their "
+    "layers with weights='latent'",
+    "real": "their layers do not take signs: give them to the real optimizer, or build layers with weights='latent'",
+}
+
+
 def _refuse_wrong_kind(binary: Optimizer, real: Optimizer, kinds: dict[int, str], names: dict[int, str]) -> None:
     for optimizer in (binary, real):
-        claimed = [(names.get(id(p), "?"), kinds.get(id(p))) for p in _all_params(optimizer)]
         takes = optimizer.kind if isinstance(optimizer, BinaryOptimizer) else "latent"
-        wrong = "theta" if takes == "latent" else "latent"
-        if found := [name for name, kind in claimed if kind == wrong]:
-            advice = {
-                "latent": "build their layers with weights='theta', or train them with LatentSGD or a torch optimizer",
-                "theta": "a real-valued update would take them off -1 and +1: train them with GradientFilter, or build "
-                "their layers with weights='latent'",
-            }[wrong]
-            raise ValueError(f"{type(optimizer).__name__} was given {wrong} weights: {', '.join(found)}; {advice}")
+        wrong = {"theta"} if takes == "latent" else {"latent"}
+        if takes == "latent" and optimizer is binary:
+            wrong.add("real")  # theta's optimizers make any layer binary; with latent weights the layer must do it
+        for kind in sorted(wrong):
+            if found := [_name(p, names) for p in _all_params(optimizer) if kinds.get(id(p), "real") == kind]:
+                raise ValueError(
+                    f"{type(optimizer).__name__} was given {kind} weights: {', '.join(found)}; {_ADVICE[kind]}"
+                )

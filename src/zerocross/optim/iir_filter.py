@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zerocross.filters import IIRFilter
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
@@ -67,17 +67,15 @@ class IIRGradientFilter(BinaryOptimizer):
     def _start(self, param: Tensor, seed: int) -> None:
         start_signs_(param, seed)
 
-    def _signs(self, param: Tensor) -> Tensor:
-        return param.detach()
-
     def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
         del grad, group
         names = [name for index, section in enumerate(self._sections) for name in _state_names(index, section)]
         return {name: torch.zeros_like(param, dtype=state_dtype(param)) for name in names}
 
-    def _update(self, work: list[tuple[Group, list[Tensor], list[Tensor]]]) -> None:
-        for group, thetas, xs in work:
+    def _update(self, work: Work) -> None:
+        for group, _, _ in work:
             self._check_group(group)
+        for _, thetas, xs in work:
             ys: Tensors = xs
             for index, section in enumerate(self._sections):
                 state = [[self.state[theta][name] for theta in thetas] for name in _state_names(index, section)]

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, state_dtype
-from zerocross.optim.signs import signs_of, start_signs_
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
+from zerocross.optim.signs import start_signs_
 
 
 class LatentSGD(BinaryOptimizer):
@@ -71,6 +71,11 @@ class LatentSGD(BinaryOptimizer):
             raise ValueError(f"gamma is {group['gamma']}; it must lie in (0, 1] (torch's momentum 0.9 is gamma 0.1)")
         if not group["weight_decay"] >= 0:
             raise ValueError(f"weight_decay is {group['weight_decay']}; it must be 0 or positive")
+        if group["lr"] * group["weight_decay"] > 1:
+            raise ValueError(
+                f"lr * weight_decay, alpha, is {group['lr'] * group['weight_decay']:.3g}; it must be at most 1, since "
+                "beyond it decay changes a weight's sign"
+            )
         for name in ("clip", "clip_gradient"):
             if group[name] is not None and not group[name] > 0:
                 raise ValueError(f"{name} is {group[name]}; it must be None or positive")
@@ -89,14 +94,11 @@ class LatentSGD(BinaryOptimizer):
                 )
             param.mul_(self.start / spread)
 
-    def _signs(self, param: Tensor) -> Tensor:
-        return signs_of(param.detach())
-
     def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
         del grad, group
         return {"m": torch.zeros_like(param, dtype=state_dtype(param))}
 
-    def _update(self, work: list[tuple[Group, list[Tensor], list[Tensor]]]) -> None:
+    def _update(self, work: Work) -> None:
         for group, ws, grads in work:
             ms = [self.state[w]["m"] for w in ws]
             lr = float(group["lr"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
-_EXACT_IN_FLOAT32 = 2**24  # a float32 sum of +-1 is exact, in any order, up to this many terms
 
 
 def start_signs_(theta: Tensor, seed: int) -> Tensor:
@@ -26,38 +29,37 @@ def start_signs_(theta: Tensor, seed: int) -> Tensor:
 def take_signs_(thetas: Tensors, gs: Tensors) -> None:
     """theta = -sign(g) (Eq. 13), where a weight whose g is exactly 0 keeps its sign.
 
-    theta - g / tiny has the sign of -g, or of theta where g is 0 (or below the smallest normal number): two passes
-    over memory and no mask. copysign reads the sign off, so that no zero can appear, whatever g is.
+    theta - g / tiny has the sign of -g, or of theta where g is 0 (or no larger than the smallest normal number): two
+    passes over memory and no mask. copysign reads the sign off, so that no zero can appear, whatever g is.
     """
-    if all(theta.dtype == g.dtype for theta, g in zip(thetas, gs, strict=True)):
+    if len({tensor.dtype for tensor in (*thetas, *gs)}) == 1:
         torch._foreach_sub_(thetas, gs, alpha=1.0 / torch.finfo(gs[0].dtype).tiny)
         for theta in thetas:
             torch.copysign(torch.ones((), dtype=theta.dtype, device=theta.device), theta, out=theta)
-    else:  # half-precision theta with a wider g: 1 / tiny would not fit
+    else:  # half-precision theta with a wider g, or a mixed group: 1 / tiny would not fit
         for theta, g in zip(thetas, gs, strict=True):
             theta.copy_(torch.where(g == 0, theta.to(g.dtype), torch.copysign(torch.ones_like(g), -g)))
 
 
-def count_flips(before: Tensor, after: Tensor) -> Tensor:
-    """How many signs differ (the numerator of Eq. 18), as a 0-dim int64 tensor on the device: no sync.
+@contextmanager
+def flips_counted(optimizer: Optimizer) -> Iterator[None]:
+    """Count the signs that change meanwhile into `state[param]["flips"]`, a tensor on the device: no sync.
 
-    The product of two signs is -1 at a flip, so flips = (N - before . after) / 2; a dot product is several times
-    faster than comparing. Both tensors hold -1 and +1 only.
+    A parameter that never had a gradient is left out, and one that has none this time counts 0.
     """
-    wide = torch.promote_types(after.dtype, torch.float32)
-    agreement = torch.zeros((), dtype=torch.int64, device=after.device)
-    for a, b in zip(*(x.split(_EXACT_IN_FLOAT32) for x in _flat(before, after)), strict=True):
-        agreement += torch.dot(a.to(wide), b.to(wide)).to(torch.int64)
-    return (after.numel() - agreement) // 2
+    params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    before = [negative(param) for param in params]
+    yield
+    for param, was in zip(params, before, strict=True):
+        if param.grad is not None or "flips" in optimizer.state.get(param, {}):
+            optimizer.state[param]["flips"] = count_flips(was, negative(param))
 
 
-def signs_of(latent: Tensor) -> Tensor:
-    """The signs of latent weights as their layers see them: 0 and -0 count as +1."""
-    return torch.where(latent < 0, -1.0, 1.0).to(latent.dtype)
+def count_flips(before: Tensor, after: Tensor) -> Tensor:
+    """How many signs differ (the numerator of Eq. 18), given which are negative; 0-dim int64. Writes over `after`."""
+    return after.ne_(before).count_nonzero()
 
 
-def _flat(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in one dimension and the same order, without a copy for any dense layout (channels_last included)."""
-    if a.stride() == b.stride() and torch.ops.aten.is_non_overlapping_and_dense.default(a):
-        return a.as_strided((a.numel(),), (1,)), b.as_strided((b.numel(),), (1,))
-    return a.reshape(-1), b.reshape(-1)
+def negative(weights: Tensor) -> Tensor:
+    """Which binary weights are -1: of theta, or of latent weights as their layers see them (0 and -0 count as +1)."""
+    return weights.detach() < 0

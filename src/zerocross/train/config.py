@@ -210,6 +210,7 @@ def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
 
 
 def unknown_field(path: str, name: str, known: set[str]) -> str:
+    """What to say about a field that does not exist."""
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{path}: there is no {name!r}; {hint}There are: {', '.join(sorted(known))}"

@@ -1,0 +1,192 @@
+"""Bi-Real Net: binary 3 x 3 convolutions with a real shortcut around each (Liu et al., ECCV 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zerocross.models.style import Style
+from zerocross.nn.checks import check_choice
+
+SHORTCUTS = ("subsample", "pool", "conv")
+ACTIVATIONS = ("hardtanh", "prelu", "relu", "none")
+
+
+class PaddedShortcut(nn.Module):
+    """A way around a convolution that halves the size, without parameters: the new channels are zero."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int, *, pool: bool) -> None:
+        super().__init__()
+        self.new_channels = out_channels - in_channels
+        self.stride = stride
+        self.pool = pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x in the size and with the channels that the convolution gives."""
+        if self.pool:
+            x = F.avg_pool2d(x, self.stride, ceil_mode=True)
+        else:
+            x = x[:, :, :: self.stride, :: self.stride]
+        return F.pad(x, (0, 0, 0, 0, 0, self.new_channels))
+
+
+def make_shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    """Return the shortcut around a convolution.
+
+    Args:
+        kind: what happens where the size halves: ``"subsample"``: every second pixel, new channels zero (IR-Net);
+            ``"pool"``: 2 x 2 average, new channels zero (ReCU); ``"conv"``: 2 x 2 average, a real 1 x 1 convolution and
+            batch norm (Bi-Real Net for ImageNet).
+        in_channels: channels that come in.
+        out_channels: channels that go out, at least as many.
+        stride: of the convolution.
+    """
+    if stride == 1 and in_channels == out_channels:
+        return nn.Identity()
+    if kind == "conv":
+        pool, conv = nn.AvgPool2d(stride, ceil_mode=True), nn.Conv2d(in_channels, out_channels, 1, bias=False)
+        return nn.Sequential(pool, conv, nn.BatchNorm2d(out_channels))
+    return PaddedShortcut(in_channels, out_channels, stride, pool=kind == "pool")
+
+
+class Block(nn.Module):
+    """sign -> binary 3 x 3 convolution -> batch norm -> + shortcut -> activation."""
+
+    def __init__(self, style: Style, in_channels: int, out_channels: int, stride: int, shortcut: str, activation: str):
+        super().__init__()
+        self.sign = style.sign()
+        self.conv = style.conv(in_channels, out_channels, 3, stride)
+        self.norm = nn.BatchNorm2d(out_channels)
+        self.shortcut = make_shortcut(shortcut, in_channels, out_channels, stride)
+        self.activation = make_activation(activation, out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activation of the convolved signs plus the shortcut."""
+        return self.activation(self.norm(self.conv(self.sign(x))) + self.shortcut(x))
+
+
+class BiRealNet(nn.Module):
+    """A stem, groups of blocks, each halving the size from the second on, and a linear head.
+
+    Real are the stem, the batch norms, the head, and 1 x 1 convolutions of ``"conv"`` shortcuts.
+
+    Args:
+        style: what is binary, and how.
+        widths: channels of each group.
+        depths: blocks of each group.
+        stem: the layers before the first group; they give widths[0] channels.
+        classes: outputs of the head.
+        shortcut: what the shortcut does where the size halves, see `make_shortcut`.
+        activation: after each sum: ``"hardtanh"``, ``"prelu"`` (a slope per channel), ``"none"``, or ``"relu"`` (in the
+            full-precision twin only). None: `default_activation` with binary activations, relu without.
+        default_activation: see there.
+        head_norm: a batch norm between the pooled features and the linear layer.
+    """
+
+    def __init__(
+        self,
+        style: Style,
+        widths: Sequence[int],
+        depths: Sequence[int],
+        stem: nn.Module,
+        classes: int,
+        shortcut: str,
+        activation: str | None,
+        default_activation: str,
+        *,
+        head_norm: bool,
+    ) -> None:
+        super().__init__()
+        activation = activation or ("relu" if style.binarize == "none" else default_activation)
+        check_choice("shortcut", shortcut, SHORTCUTS)
+        check_choice("activation", activation, ACTIVATIONS)
+        if activation == "relu" and style.binarize != "none":
+            raise ValueError(
+                "activation = 'relu' before a sign: what a ReLU lets through is never negative, so every sign would be "
+                "+1; use 'hardtanh', 'prelu' or 'none'"
+            )
+        self.stem = stem
+        self.stem_activation = make_activation(activation, widths[0])
+        blocks = []
+        channels = widths[0]
+        for group, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            for index in range(depth):
+                stride = 2 if group > 0 and index == 0 else 1
+                blocks.append(Block(style, channels, width, stride, shortcut, activation))
+                channels = width
+        self.blocks = nn.Sequential(*blocks)
+        self.head_norm = nn.BatchNorm1d(channels) if head_norm else nn.Identity()
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one logit per class for images (N, C, H, W)."""
+        x = self.blocks(self.stem_activation(self.stem(x)))
+        return self.head(self.head_norm(x.mean((2, 3))))
+
+
+def make_activation(kind: str, channels: int) -> nn.Module:
+    """Return the activation of this name."""
+    if kind == "prelu":
+        return nn.PReLU(channels)
+    return {"hardtanh": nn.Hardtanh, "relu": nn.ReLU, "none": nn.Identity}[kind]()
+
+
+def birealnet20(
+    style: Style,
+    *,
+    classes: int = 10,
+    shortcut: str = "subsample",
+    activation: str | None = None,
+    head_norm: bool = True,
+) -> nn.Module:
+    """Bi-RealNet-20 for 3 x 32 x 32 images: 18 binary convolutions of 16, 32 and 64 channels."""
+    stem = _small_stem(3, 16)
+    return BiRealNet(
+        style, (16, 32, 64), (6, 6, 6), stem, classes, shortcut, activation, "hardtanh", head_norm=head_norm
+    )
+
+
+def birealnet18(
+    style: Style, *, classes: int = 1000, shortcut: str = "conv", activation: str | None = None, head_norm: bool = False
+) -> nn.Module:
+    """Bi-RealNet-18 for 3 x 224 x 224 images: 16 binary convolutions of 64 to 512 channels."""
+    return _imagenet(style, (4, 4, 4, 4), classes, shortcut, activation, head_norm=head_norm)
+
+
+def birealnet34(
+    style: Style, *, classes: int = 1000, shortcut: str = "conv", activation: str | None = None, head_norm: bool = False
+) -> nn.Module:
+    """Bi-RealNet-34 for 3 x 224 x 224 images: 32 binary convolutions of 64 to 512 channels."""
+    return _imagenet(style, (6, 8, 12, 6), classes, shortcut, activation, head_norm=head_norm)
+
+
+def digits_net(
+    style: Style,
+    *,
+    classes: int = 10,
+    width: int = 32,
+    depth: int = 2,
+    shortcut: str = "pool",
+    activation: str | None = None,
+    head_norm: bool = True,
+) -> nn.Module:
+    """A small Bi-Real network for the 1 x 8 x 8 images of scikit-learn's digits: groups of `width` and twice that."""
+    widths, depths = (width, 2 * width), (depth, depth)
+    stem = _small_stem(1, width)
+    return BiRealNet(style, widths, depths, stem, classes, shortcut, activation, "hardtanh", head_norm=head_norm)
+
+
+def _small_stem(in_channels: int, width: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(in_channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width))
+
+
+def _imagenet(
+    style: Style, depths: Sequence[int], classes: int, shortcut: str, activation: str | None, *, head_norm: bool
+) -> nn.Module:
+    widths = (64, 128, 256, 512)
+    stem = nn.Sequential(
+        nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), nn.BatchNorm2d(64), nn.MaxPool2d(3, stride=2, padding=1)
+    )
+    return BiRealNet(style, widths, depths, stem, classes, shortcut, activation, "none", head_norm=head_norm)

@@ -1,0 +1,48 @@
+"""The fully connected network of the paper's audio experiment: four linear layers with batch norm, the first real."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from zerocross.models.style import Style
+
+
+class BinaryMLP(nn.Module):
+    """A real linear layer, then binary ones: each is followed by batch norm and preceded by the sign.
+
+    The last batch norm gives the logits: sums of signs are large integers, and it brings them to the scale of a loss.
+    The full-precision twin has a ReLU in the place of each sign.
+
+    Args:
+        style: what is binary, and how.
+        features: inputs; an input of any shape (N, ...) is flattened.
+        width: outputs of every hidden layer.
+        depth: linear layers in all, at least 2.
+        classes: outputs of the last layer.
+    """
+
+    def __init__(self, style: Style, features: int, width: int, depth: int, classes: int) -> None:
+        super().__init__()
+        if depth < 2:
+            raise ValueError(f"depth = {depth}: it must be at least 2, since the first layer is real")
+        self.first = nn.Linear(features, width, bias=False)
+        sizes = [width] * (depth - 1) + [classes]
+        self.layers = nn.ModuleList(style.linear(a, b) for a, b in pairwise(sizes))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes)
+        self.activation = nn.ReLU() if style.binarize == "none" else style.sign()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one logit per class."""
+        x = self.norms[0](self.first(x.flatten(1)))
+        for layer, norm in zip(self.layers, list(self.norms)[1:], strict=True):
+            x = norm(layer(self.activation(x)))
+        return x
+
+
+def audio_mlp(
+    style: Style, *, features: int = 40 * 32, width: int = 256, depth: int = 4, classes: int = 10
+) -> nn.Module:
+    """The paper's audio network, for log-mel features of spoken digits; it leaves widths and features unsaid."""
+    return BinaryMLP(style, features, width, depth, classes)

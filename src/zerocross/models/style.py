@@ -1,0 +1,77 @@
+"""How a network is made binary: one object that every architecture asks for its layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from zerocross.nn import BinaryConv2d, BinaryLinear, Sign
+from zerocross.nn.checks import check_choice
+from zerocross.nn.layers import SCALES, WEIGHTS
+from zerocross.nn.sign import check_surrogate
+
+BINARIZE = ("both", "activations", "none")
+
+
+@dataclass(frozen=True)
+class Style:
+    """What is binary in a network, and how; the state-dict keys of the weights are the same for all of them.
+
+    Args:
+        binarize: ``"both"``: weights and activations; ``"activations"``: real weights, the first stage of two-step
+            training; ``"none"``: the full-precision twin. The last two make no use of the weight settings below.
+        weights: ``"theta"`` or ``"latent"``, see `zerocross.nn.BinaryConv2d`.
+        scale: ``"none"``, ``"channel_mean"`` (latent weights only) or ``"learned"``; adds a key when learned.
+        weight_surrogate: the surrogate gradient of a latent weight's sign.
+        init_scale: > 0, the range of the latent start.
+        surrogate: the surrogate gradient of the activations' sign.
+    """
+
+    binarize: str = "both"
+    weights: str = "theta"
+    scale: str = "none"
+    weight_surrogate: str = "identity"
+    init_scale: float = 1e-3
+    surrogate: str = "polynomial"
+
+    def __post_init__(self) -> None:
+        check_choice("binarize", self.binarize, BINARIZE)
+        check_choice("weights", self.weights, WEIGHTS)
+        check_choice("scale", self.scale, SCALES)
+        check_surrogate(self.surrogate)
+        check_surrogate(self.weight_surrogate)
+
+    def conv(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> nn.Module:
+        """Return a convolution without bias, padded so that stride 1 keeps the size."""
+        padding = kernel_size // 2
+        if self.binarize != "both":
+            return nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, bias=False)
+        return BinaryConv2d(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            weights=self.weights,
+            scale=self.scale,
+            weight_surrogate=self.weight_surrogate,
+            init_scale=self.init_scale,
+        )
+
+    def linear(self, in_features: int, out_features: int) -> nn.Module:
+        """Return a linear layer without bias."""
+        if self.binarize != "both":
+            return nn.Linear(in_features, out_features, bias=False)
+        return BinaryLinear(
+            in_features,
+            out_features,
+            weights=self.weights,
+            scale=self.scale,
+            weight_surrogate=self.weight_surrogate,
+            init_scale=self.init_scale,
+        )
+
+    def sign(self) -> nn.Module:
+        """Return what stands before a binary layer: the sign, or nothing in the full-precision twin."""
+        return nn.Identity() if self.binarize == "none" else Sign(self.surrogate)

@@ -1,0 +1,104 @@
+"""From a stage's config to the objects that train: network, optimizer, schedules, batches, loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from zerocross import compiler, methods, models
+from zerocross.data.dataset import Dataset
+from zerocross.nn import summary
+from zerocross.optim import HybridOptimizer, Schedule, set_field, split_params
+from zerocross.train.config import Config, Real, Stage
+
+# Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
+# about a third of the time, and building it about this long. Only "auto" reads them, to decide whether it pays.
+_EAGER_MACS_PER_SECOND = 34e9
+_SAVED_SHARE = 0.6
+_COMPILE_SECONDS = 100.0
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """alpha-decay and lr-decay: each optimizer's groups follow a schedule of their own."""
+
+    binary: Schedule
+    real: Schedule
+
+    def apply(self, optimizer: Optimizer, step: int) -> None:
+        """Set `lr` (alpha, in a filter's groups) of every param group for update `step`."""
+        inner: Any = getattr(optimizer, "optimizer", optimizer)  # Fabric wraps it
+        if isinstance(inner, HybridOptimizer):
+            set_field(inner.binary.param_groups, "lr", self.binary.factor(step))
+            set_field(inner.real.param_groups, "lr", self.real.factor(step))
+        else:
+            set_field(inner.param_groups, "lr", self.real.factor(step))
+
+
+def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:
+    """The network of a stage, drawn from the run's seed."""
+    torch.manual_seed(config.seed)
+    options = {**methods.get(config.method).model_options, **config.model.options}
+    options.setdefault("classes", dataset.num_classes)
+    return models.create(config.model.name, binarize=stage.binarize, **options)
+
+
+def start_from(model: nn.Module, carried: Mapping[str, Tensor]) -> None:
+    """Take over the weights of the stage before; only a scale that it did not have may be missing."""
+    missing, unexpected = model.load_state_dict(dict(carried), strict=False)
+    if missing := [name for name in missing if not name.endswith(".scale")]:
+        raise ValueError(f"the stage before has no {', '.join(missing[:5])}: it trained another network")
+    if unexpected := [name for name in unexpected if not name.endswith(".scale")]:
+        raise ValueError(f"the stage before has {', '.join(unexpected[:5])}, which this one has not")
+
+
+def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer:
+    """One optimizer over the whole network: the method's for binary weights, if any, and the real parameters'."""
+    split = split_params(model)
+    real_settings = config.real_of(stage)
+    real = build_real(split.real, split.real_no_decay, real_settings)
+    if not split.binary:
+        return real
+    binary = methods.get(config.method).build(split.binary, config.optimizer_of(stage), config.log_every)
+    return HybridOptimizer(binary, real, model, ff_every=config.log_every)
+
+
+def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: Real) -> Optimizer:
+    """The optimizer of the real parameters."""
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": not_decayed, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if not groups:
+        raise ValueError("the network has no real parameter to train; even a binary network has a batch norm or a bias")
+    if settings.name == "adam":
+        return torch.optim.Adam(groups, lr=settings.lr)
+    return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+
+
+def build_schedules(config: Config, stage: Stage, updates_per_epoch: int) -> Schedules:
+    """Schedules over all updates of a stage."""
+    total = stage.epochs * updates_per_epoch
+    warmup = min(round(config.warmup_epochs * updates_per_epoch), total - 1)
+    shape: Any = config.optimizer_of(stage)["schedule"]
+    real: Any = config.real_of(stage).schedule
+    return Schedules(Schedule(shape, total, warmup), Schedule(real, total, warmup))
+
+
+def should_compile(config: Config, model: nn.Module, dataset: Dataset, updates: int, device: torch.device) -> bool:
+    """Whether to compile: as told, or on "auto" where a compiler is present and the planned updates repay it."""
+    if config.compile != "auto":
+        return config.compile == "on"
+    if device.type == "cuda":
+        return updates >= 500
+    if not compiler.available():
+        return False
+    total = summary(model, (1, *dataset.input_size)).total
+    macs = 3 * config.batch_size * updates * ((total.binary_macs or 0) + (total.real_macs or 0))
+    return macs / _EAGER_MACS_PER_SECOND * _SAVED_SHARE > 2 * _COMPILE_SECONDS

@@ -1,0 +1,80 @@
+"""Evaluation: every sample exactly once, over all ranks; and batch-norm statistics estimated anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zerocross.data.dataset import BatchStream
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    batches: BatchStream,
+    *,
+    forward: Callable[[Tensor], Tensor] | None = None,
+    total: Callable[[Tensor], Tensor] = lambda x: x,
+) -> dict[str, float]:
+    """Loss, top-1 and top-5 accuracy in percent, and the number of samples.
+
+    Args:
+        model: Put into evaluation mode for the time, and back.
+        batches: Of this rank.
+        forward: How the model is called, where that is not model(x): compiled, or under autocast.
+        total: Sums a tensor over all ranks.
+    """
+    was_training = model.training
+    model.eval()
+    sums = torch.zeros(4, dtype=torch.float64, device=next(model.parameters()).device)
+    size = 0
+    for x, y in batches.epoch():
+        # A compiled network wants one shape: the last, smaller batch is filled up, and the filling cut off again.
+        size = max(size, len(x))
+        filled = torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])]) if len(x) < size else x
+        logits = (forward or model)(_in_format(filled, x))[: len(x)].float()
+        right = logits.topk(min(5, logits.shape[1])).indices == y[:, None]
+        loss = F.cross_entropy(logits, y, reduction="sum")
+        sums += torch.stack([loss, right[:, 0].sum(), right.sum(), torch.ones_like(y).sum()]).double()
+    model.train(was_training)
+    loss, top1, top5, count = total(sums).tolist()
+    if count == 0:
+        raise ValueError("there is nothing to evaluate on: the evaluation part is empty")
+    return {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count, "count": count}
+
+
+def _in_format(filled: Tensor, like: Tensor) -> Tensor:
+    channels_last = like.ndim == 4 and like.is_contiguous(memory_format=torch.channels_last)
+    return filled.contiguous(memory_format=torch.channels_last) if channels_last else filled
+
+
+@torch.no_grad()
+def recalibrate_batch_norm(model: nn.Module, batches: BatchStream, count: int) -> int:
+    """Estimate batch-norm statistics anew, as plain means over `count` training batches; returns how many were used.
+
+    Running statistics are an average over the last steps, in which signs still flipped; the network that is evaluated
+    is the last one only.
+    """
+    if count < 1:
+        raise ValueError(f"{count} batches to estimate batch norm from; it needs at least 1")
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    if not norms:
+        raise ValueError("the network has no batch norm with running statistics to estimate")
+    momenta = [norm.momentum for norm in norms]
+    was_training = model.training
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # torch's word for a plain mean
+    model.train()
+    used = 0
+    for used, (x, _) in enumerate(batches.epoch(), start=1):
+        model(x)
+        if used == count:
+            break
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    model.train(was_training)
+    return used

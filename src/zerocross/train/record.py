@@ -1,0 +1,135 @@
+"""The record of a run: metrics line by line as JSON, on request to TensorBoard, and the end result with provenance."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zerocross.files import write_text
+
+
+class Record:
+    """Lines of metrics, in memory and, with a folder, in metrics.jsonl.
+
+    Args:
+        folder: The run folder; None keeps the lines in memory only.
+        keep: Bytes of metrics.jsonl to keep: what a checkpoint had seen. Later lines are dropped: they come again.
+        tensorboard: Write TensorBoard event files to folder/tensorboard as well.
+    """
+
+    def __init__(self, folder: Path | None, keep: int = 0, *, tensorboard: bool = False) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._file = None
+        self._events: Any = None
+        if folder is None:
+            return
+        path = folder / "metrics.jsonl"
+        if path.exists():
+            os.truncate(path, min(keep, path.stat().st_size))
+            self.lines = read_lines(path)
+        self._file = path.open("a", encoding="utf-8")
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(folder / "tensorboard"))
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.tell() if self._file is not None else 0
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Add one line; kind is "train" (an update) or "eval" (an epoch's end)."""
+        line = {"kind": kind, **values}
+        self.lines.append(line)
+        if self._file is not None:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+        if self._events is not None:
+            for name, value in values.items():
+                if isinstance(value, float):
+                    self._events.add_scalar(f"{kind}/{name}", value, values["update"])
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """All lines of one kind."""
+        return [line for line in self.lines if line["kind"] == kind]
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._file is not None:
+            self._file.close()
+        if self._events is not None:
+            self._events.close()
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; a last line cut short by a kill is left out."""
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def provenance() -> dict[str, Any]:
+    """What a figure depends on besides its config: code, versions, machine, date."""
+    packages = ("zerocross", "torch", "numpy", "scipy", "lightning-fabric")
+    return {
+        "commit": _commit(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
+        "machine": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+            "system": platform.system(),
+        },
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write JSON whole, in a form that a reader and a diff can follow."""
+    write_text(path, json.dumps(values, indent=1) + "\n")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of the source that runs, with "+" where it has been changed since; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+    try:
+        run = [
+            subprocess.run(
+                ["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=True
+            ).stdout
+            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", str(here)))
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run[0].strip() + ("+" if run[1].strip() else "")

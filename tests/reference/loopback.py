@@ -1,0 +1,63 @@
+"""A small HTTP server on 127.0.0.1 that can misbehave: no ranges, wrong ranges, a connection that dies half-way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Site:
+    """What the server gives, and what it was asked for."""
+
+    content: bytes = b""
+    status: int = 0
+    ranges: bool = True
+    lie: int = 0  # start a continued answer that many bytes early
+    dies_after: int | None = None  # bytes of an answer before the connection is closed
+    says_length: bool = True
+    address: str = ""
+    asked: list[str | None] = field(default_factory=list)
+
+
+@contextmanager
+def serving(site: Site) -> Iterator[Site]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range")
+            site.asked.append(wanted)
+            if site.status:
+                self.send_error(site.status)
+                return
+            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and site.ranges else 0
+            total = len(site.content)
+            if start >= total > 0 and wanted:
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{total}")
+                self.end_headers()
+                return
+            start -= site.lie if wanted else 0
+            self.send_response(206 if wanted and site.ranges else 200)
+            if wanted and site.ranges:
+                self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+            if site.says_length:
+                self.send_header("Content-Length", str(total - start))
+            self.end_headers()
+            self.wfile.write(site.content[start:][: site.dies_after])
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Keep the test's output quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    site.address = f"http://127.0.0.1:{server.server_address[1]}/batches.tar.gz"
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)

@@ -1,0 +1,139 @@
+"""The optimizers under contract, one row each, and the little world in which they are tried.
+
+A new optimizer is one more row: it gets every test of tests/optim/test_optim_contract.py for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.signal import butter
+from torch import Tensor, nn
+
+from zerocross.filters import IIRFilter, cascade, ema
+from zerocross.optim import BinaryOptimizer, GradientFilter, IIRGradientFilter, LatentSGD
+
+
+@dataclass(frozen=True)
+class Row:
+    """One optimizer under contract.
+
+    Args:
+        build: (parameters or groups, further arguments) -> the optimizer.
+        kind: "theta" or "latent".
+        own: Options that a group of it may set, differing from the defaults.
+        wrong: Arguments out of range, and a word that the error must have.
+        schedulable: Whether its lr may be scheduled.
+        compiled: Whether it compiles code, which is slow to try.
+    """
+
+    build: Callable[..., BinaryOptimizer]
+    kind: str = "theta"
+    own: dict[str, Any] = field(default_factory=dict)
+    wrong: tuple[tuple[dict[str, Any], str], ...] = ()
+    schedulable: bool = True
+    compiled: bool = False
+
+
+def _filtered(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: GradientFilter(params, **{**settings, **more})
+
+
+def _latent(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: LatentSGD(params, **{**settings, **more})
+
+
+def _fixed(filt: IIRFilter) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: IIRGradientFilter(params, filt, **more)
+
+
+_RANGES = (
+    ({"alpha": 0.0}, r"alpha is 0.0; it must lie in \(0, 1\]"),
+    ({"alpha": 1.5}, "alpha is 1.5"),
+    ({"alpha": float("nan")}, "alpha is nan"),
+    ({"gamma": 0.0}, "gamma is 0.0"),
+    ({"gamma": 1.01}, "gamma is 1.01"),
+    ({"warm_start": -1.0}, "warm_start is -1.0"),
+)
+_LATENT_RANGES = (
+    ({"lr": 0.0}, "lr is 0.0; it must be positive"),
+    ({"gamma": 2.0}, "gamma is 2.0"),
+    ({"weight_decay": -1e-4}, "weight_decay is -0.0001"),
+    ({"lr": 10.0, "weight_decay": 0.5}, "alpha, is 5; it must be at most 1"),
+    ({"clip": 0.0}, "clip is 0.0"),
+    ({"clip_gradient": -1.0}, "clip_gradient is -1.0"),
+    ({"start": -0.1}, "start is -0.1"),
+)
+
+OPTIMIZERS: dict[str, Row] = {
+    "filter": Row(_filtered(alpha=0.02), own={"alpha": 0.3, "gamma": 0.7}, wrong=_RANGES),
+    "filter-warm": Row(_filtered(alpha=0.02, warm_start=0.3), own={"alpha": 0.3}),
+    "filter-compiled": Row(_filtered(alpha=0.02, compile=True), own={"alpha": 0.3, "gamma": 0.7}, compiled=True),
+    "iir-averages": Row(_fixed(cascade(ema(0.1), ema(0.02))), schedulable=False),
+    "iir-butterworth": Row(_fixed(IIRFilter.from_sos(butter(3, 0.1, output="sos"))), schedulable=False),
+    "latent": Row(_latent(start=0.01), kind="latent", own={"lr": 0.5, "gamma": 0.3}, wrong=_LATENT_RANGES),
+    "latent-switches": Row(
+        _latent(clip=0.1, clip_gradient=0.09, start=0.0, lr=0.2, weight_decay=0.01), kind="latent", own={"clip": 0.05}
+    ),
+}
+
+SHAPES = ((4, 3, 3, 3), (5, 7))
+
+
+def make_params(dtype: torch.dtype = torch.float32, seed: int = 0) -> list[nn.Parameter]:
+    """Two parameters, of a convolution and of a linear layer."""
+    generator = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in SHAPES]
+
+
+def make_grads(step: int, params: list[nn.Parameter]) -> list[Tensor]:
+    """The gradients of a step: noise around a mean that swings slowly, so that signs change all the time."""
+    generator = torch.Generator().manual_seed(1000 + step)
+    swing = float(np.cos(step / 9))
+    return [(torch.randn(p.shape, generator=generator) + swing).to(p.dtype) for p in params]
+
+
+def run(optimizer: torch.optim.Optimizer, params: list[nn.Parameter], steps: range) -> None:
+    """So many steps, with the gradients of `make_grads`."""
+    for step in steps:
+        for param, grad in zip(params, make_grads(step, params), strict=True):
+            param.grad = grad
+        optimizer.step()
+
+
+def drive(optimizer: torch.optim.Optimizer, param: nn.Parameter, gradients: Tensor) -> Iterator[Tensor]:
+    """Feed one parameter with a sequence of gradients, and show what it is after each."""
+    for grad in gradients:
+        param.grad = grad.reshape(param.shape).to(param.dtype)
+        optimizer.step()
+        yield param.detach().clone()
+
+
+def bits(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> list[tuple[str, Tensor]]:
+    """Copies of parameters and state, to be compared to the bit; flips are a record, not a part of the course."""
+    found = [(f"parameter {index}", p.detach().clone()) for index, p in enumerate(params)]
+    for index, param in enumerate(params):
+        for key, value in sorted(optimizer.state.get(param, {}).items()):
+            if isinstance(value, Tensor) and key != "flips":
+                found.append((f"{key} of {index}", value.clone()))
+    return found
+
+
+def assert_same_bits(one: list[tuple[str, Tensor]], other: list[tuple[str, Tensor]]) -> None:
+    """Same names, types and bits."""
+    assert [name for name, _ in one] == [name for name, _ in other]
+    for (name, a), (_, b) in zip(one, other, strict=True):
+        assert a.dtype == b.dtype, name
+        assert torch.equal(a, b), name
+
+
+def swinging(steps: int, weights: int, seed: int = 0) -> Tensor:
+    """Gradient sequences in float64: noise around a mean of its own per weight that swings with its own period."""
+    rng = np.random.default_rng(seed)
+    period, size = rng.uniform(50, 400, weights), rng.uniform(0, 0.5, weights)
+    time = np.arange(steps)[:, None]
+    return torch.tensor(rng.standard_normal((steps, weights)) + size * np.cos(2 * np.pi * time / period))
