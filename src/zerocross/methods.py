@@ -6,7 +6,6 @@ latent weights, scaling, surrogate gradients), and, where it changes with time, 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,6 +15,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from zerocross.nn.checks import check_choice, did_you_mean
 from zerocross.optim import GradientFilter, LatentSGD
 
 Value = float | int | bool | str | None
@@ -89,19 +89,29 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 def get(name: str) -> Method:
     """The method of that name, or an error that lists the names."""
-    if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, 1)
-        hint = f", did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no method {name!r}{hint} There are: {', '.join(METHODS)}")
+    check_choice("method", name, METHODS)
     return METHODS[name]
 
 
 def hyperparameters(name: str, chosen: Mapping[str, Value]) -> dict[str, Value]:
-    """A method's hyperparameters with those chosen in place of its defaults; an unknown one is refused."""
-    method = get(name)
-    if unknown := set(chosen) - set(method.hyperparameters):
-        raise ValueError(
-            f"method {name!r} has no hyperparameter {', '.join(sorted(unknown))}; "
-            f"it has {', '.join(method.hyperparameters)}"
-        )
-    return {**method.hyperparameters, **chosen}
+    """A method's hyperparameters with those chosen in place of its defaults.
+
+    An unknown name and a value of another type than the default's are refused; where the default is None, a number or
+    None is meant.
+    """
+    defaults = get(name).hyperparameters
+    for key, value in chosen.items():
+        if key not in defaults:
+            raise ValueError(
+                f"method {name!r} has no hyperparameter {key!r}; it has {', '.join(defaults)}"
+                f"{did_you_mean(key, defaults)}"
+            )
+        if isinstance(defaults[key], str):
+            fits, wanted = isinstance(value, str), "text"
+        else:
+            fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+            fits, wanted = fits or value is defaults[key] is None, "a number" + " or none" * (defaults[key] is None)
+        if not fits:
+            raise ValueError(f"optimizer.{key} is {value!r}; it can be {wanted}")
+    numbers = {key: float(value) for key, value in chosen.items() if isinstance(value, int)}
+    return {**defaults, **chosen, **numbers}

@@ -142,7 +142,7 @@ def test_the_readers_agree_on_an_image_without_detail(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ramps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """200 times the same picture, red rising from left to right: how much of it is shown tells the width of the crop."""
+    """200 times one picture, red rising from left to right: how much of it is shown tells the width of the crop."""
     home = tmp_path_factory.mktemp("ramps")
     pixels = np.zeros((120, 256, 3), dtype=np.uint8)
     pixels[..., 0], pixels[..., 1:] = np.arange(256), 128

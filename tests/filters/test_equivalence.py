@@ -54,7 +54,7 @@ def real_sgd(sgd: SGDSettings, gradients: Array, start: Array) -> Array:
 
 
 def assert_same_signs(output: Array, w: Array) -> None:
-    """The output is -w, to the scale; and no sign differs wherever |w| is above rounding."""
+    """The output is -w, scale included; and no sign differs wherever |w| is above rounding."""
     rounding = 1e-9 * np.abs(w).max()
     np.testing.assert_allclose(output, -w, rtol=0, atol=rounding)
     sure = np.abs(w) > rounding
@@ -147,8 +147,8 @@ def test_alpha_gamma_reads_the_pair_back(alpha: float, gamma: float):
     for filt in found:
         np.testing.assert_allclose(alpha_gamma(filt), pair, rtol=1e-9)
     one, other = alpha_gamma(from_sgd(*to_sgd(alpha, gamma, lr=0.1)))  # equal discounts lose half their digits alone
-    assert one * other == pytest.approx(alpha * gamma, rel=1e-9)
-    assert one + other == pytest.approx(alpha + gamma, rel=1e-9)
+    assert one * other == pytest.approx(alpha * gamma, rel=1e-9, abs=0)
+    assert one + other == pytest.approx(alpha + gamma, rel=1e-9, abs=0)
 
 
 def test_the_setting_that_everybody_uses():

@@ -75,11 +75,11 @@ def test_figures_of_two_emas_equal_their_sums_over_taps(alpha: float, gamma: flo
 def test_closed_forms_of_one_ema_however_slow(alpha: float):
     a, filt = 1 + Fraction(ema(alpha).sections[0][4]), ema(alpha)  # the discount that is stored, exactly
     assert mean_delay(filt) == pytest.approx(float((1 - a) / a), rel=1e-12)
-    assert noise_gain(filt) == pytest.approx(float(Fraction(alpha) ** 2 / a / (2 - a)), rel=1e-3)
+    assert noise_gain(filt) == pytest.approx(float(Fraction(alpha) ** 2 / a / (2 - a)), rel=1e-3, abs=0)
     assert half_life(filt) == pytest.approx(math.log(2) / float(a), rel=alpha)
     assert window(filt) == pytest.approx(-math.log(0.05) / float(a), rel=alpha + 1e-4, abs=1)
     assert reversal(filt) == pytest.approx(math.log(2) / float(a), rel=alpha + 1e-4, abs=1)
-    assert flip_rate(filt) == pytest.approx(2 * math.asin(math.sqrt(float(a) / 2)) / math.pi, rel=1e-3)
+    assert flip_rate(filt) == pytest.approx(2 * math.asin(math.sqrt(float(a) / 2)) / math.pi, rel=1e-3, abs=0)
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), [(1e-3, 0.1), (1e-5, 0.1), (1e-8, 1e-2), (1e-6, 1e-6), (1e-8, 1e-8)])
@@ -88,10 +88,12 @@ def test_closed_forms_of_two_emas_however_slow(alpha: float, gamma: float):
     a, c = Fraction(alpha), Fraction(gamma)
     p, q = 1 - a, 1 - c
     rel = 1e-14 / alpha  # what rounding 1 - alpha costs
-    assert mean_delay(filt) == pytest.approx(float(p / a + q / c), rel=rel)
-    assert noise_gain(filt) == pytest.approx(float(a * c * (1 + p * q) / ((1 - p * q) * (1 + p) * (1 + q))), rel=rel)
+    assert mean_delay(filt) == pytest.approx(float(p / a + q / c), rel=rel, abs=0)
+    assert noise_gain(filt) == pytest.approx(
+        float(a * c * (1 + p * q) / ((1 - p * q) * (1 + p) * (1 + q))), rel=rel, abs=0
+    )
     unlike = float(a * c / (1 + p * q))  # 1 - correlation of neighbours
-    assert flip_rate(filt) == pytest.approx(2 * math.asin(math.sqrt(unlike / 2)) / math.pi, rel=rel)
+    assert flip_rate(filt) == pytest.approx(2 * math.asin(math.sqrt(unlike / 2)) / math.pi, rel=rel, abs=0)
 
 
 @pytest.mark.parametrize("name", ["ema", "the paper's", "sgd, complex poles", "butter"])
@@ -115,7 +117,7 @@ def test_taps_at_chosen_steps_are_those_of_the_whole_response():
     steps = np.array([[0, 1, 2], [50, 3000, 7]])
     np.testing.assert_allclose(impulse_response(filt, steps), impulse_response(filt, 3001)[steps], atol=1e-14)
     far = 10**9
-    assert impulse_response(ema(1e-9), [far])[0] == pytest.approx(1e-9 * math.exp(-1), rel=1e-6)
+    assert impulse_response(ema(1e-9), [far])[0] == pytest.approx(1e-9 * math.exp(-1), rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("name", FILTERS)

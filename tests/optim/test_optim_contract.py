@@ -71,7 +71,7 @@ def test_a_parameter_may_be_a_view_or_empty(row: Row):
     straight = nn.Parameter(make_params()[1].detach().clone())
     turned = nn.Parameter(make_params()[1].detach().t().contiguous().t())
     empty = nn.Parameter(torch.empty(0, 3))
-    one, other = row.build([straight]), row.build([turned, empty] if row.kind == "theta" else [turned])
+    one, other = row.build([straight]), row.build([turned, empty])
     for step in range(8):
         (grad,) = make_grads(step, [straight])
         straight.grad, turned.grad, empty.grad = grad, grad, torch.zeros(0, 3)
@@ -140,10 +140,10 @@ def test_arguments_that_all_share_are_checked(row: Row):
         with pytest.raises(ValueError, match=says):
             row.build(make_params(), **wrong)
     with pytest.raises(TypeError, match="sets"):
-        row.build(set(make_params()))
+        row.build([{"params": set(make_params())}])
     with pytest.raises(ValueError, match="empty"):
         row.build([])
-    with pytest.raises(ValueError, match=r"'conv.weight' is torch.complex64"):
+    with pytest.raises(ValueError, match="conv.weight is torch.complex64; binary weights are trained in"):
         row.build([("conv.weight", nn.Parameter(torch.ones(2, dtype=torch.complex64)))])
     with pytest.raises(ValueError, match=r"parameter 1, shape \(5, 7\), holds NaN or infinity"):
         params = make_params()
@@ -203,7 +203,7 @@ def test_frozen_parameters_stay_even_with_an_old_gradient(row: Row):
     run(optimizer, params, range(2))
     params[1].requires_grad_(False)
     kept = bits(optimizer, params)
-    run(optimizer, params, range(2, 12))
+    run(optimizer, params, range(2, 40))
     now = dict(bits(optimizer, params))
     assert all(torch.equal(now[name], value) for name, value in kept if name == "parameter 1" or name.endswith("of 1"))
     assert not torch.equal(now["parameter 0"], dict(kept)["parameter 0"])
@@ -291,8 +291,8 @@ def test_resumed_from_a_file_it_goes_on_to_the_bit(row: Row, dtype: torch.dtype)
     resumed = row.build(resumed_params, **({"start": None} if row.kind == "latent" else {}))
     resumed.load_state_dict(saved["optimizer"])
     assert_same_bits(bits(optimizer, params), bits(resumed, resumed_params))
-    precision = torch.float64 if dtype == torch.float64 else torch.float32
-    assert all(v.dtype == precision for name, v in bits(resumed, resumed_params) if not name.startswith("parameter"))
+    lowest = torch.float64 if dtype == torch.float64 else torch.float32
+    assert all(v.dtype in (lowest, torch.float64) for name, v in bits(resumed, resumed_params) if " of " in name)
     assert resumed.state_dict()["param_groups"] == optimizer.state_dict()["param_groups"]
     run(optimizer, params, range(5, 10))
     run(resumed, resumed_params, range(5, 10))
@@ -341,7 +341,7 @@ def test_a_copy_goes_on_alone_to_the_bit(row: Row, way: str):
     run(optimizer, params, range(4, 9))
     assert_same_bits(bits(optimizer, params), bits(other, twin))
     assert other.state_dict()["param_groups"] == optimizer.state_dict()["param_groups"]
-    other.add_param_group({"params": nn.Parameter(torch.ones(2)), **row.own})
+    other.add_param_group({"params": make_params()[0], **row.own})
 
 
 # ---- schedulers and scalers

@@ -33,13 +33,13 @@ def direct_form(gradients: Array, alphas: Array, gamma: float, *, corrected: boo
     when m_{i-1} is expressed by g_{i-1} and g_{i-2}, which were made with the alpha of then.
     """
     kind = gradients.dtype.type
-    before, last, gs = np.zeros_like(gradients[0]), np.zeros_like(gradients[0]), []
+    before, last, gs, slow = np.zeros_like(gradients[0]), np.zeros_like(gradients[0]), [], kind(gamma)
     for i, x in enumerate(gradients):
         alpha, old = kind(alphas[i]), kind(alphas[max(i - 1, 0)])
-        ratio = alpha / old if corrected else kind(1)
-        old = old if corrected else alpha
-        slope = kind(1 - gamma)
-        g = alpha * kind(gamma) * x + (1 - alpha) * last + ratio * slope * (last - (1 - old) * before)
+        if corrected:
+            g = alpha * slow * x + (1 - alpha) * last + (1 - slow) * alpha / old * (last - (1 - old) * before)
+        else:
+            g = alpha * slow * x - (alpha + slow - 2) * last - (alpha - 1) * (slow - 1) * before  # Eq. 17
         before, last = last, g
         gs.append(g)
     return np.array(gs)

@@ -8,15 +8,13 @@ import sys
 from collections.abc import Sequence
 
 import typer
-from typer import _click as click
 
 app = typer.Typer(
     name="zerocross",
     help="Train binary neural networks by filtering gradients; a weight flips when its filtered gradient crosses zero.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -45,31 +43,31 @@ USER_ERRORS = (ValueError, FileNotFoundError, FileExistsError, NotADirectoryErro
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = app(args=list(argv) if argv is not None else None, prog_name="zerocross", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as shown:
-        sys.stdout.write(shown.format_message() + "\n")
-        return 0
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.exceptions.Abort:
+        code = app(args=words or ["--help"], prog_name="zerocross", standalone_mode=False)
+    except typer.Abort:
         return _fail("interrupted", 130)
-    except click.exceptions.ClickException as wrong:
+    except typer.TyperException as wrong:
+        if type(wrong).__name__ == "NoArgsIsHelpError":  # the help of a group of commands has been printed
+            return 0
         where = getattr(getattr(wrong, "ctx", None), "command_path", "zerocross")
-        return _fail(f"{wrong.format_message().strip()} (see {where} --help)", 2)
+        return _fail(f"{_one_line(wrong.format_message())} (see {where} --help)", 2)
     except USER_ERRORS as wrong:
         if os.environ.get("ZEROCROSS_DEBUG"):
             raise
-        return _fail(_one_line(wrong), 2)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail(_message(wrong), 2)
     return code if isinstance(code, int) else 0
 
 
-def _one_line(wrong: BaseException) -> str:
+def _message(wrong: BaseException) -> str:
     if isinstance(wrong, OSError) and wrong.filename is not None and wrong.strerror:
         return f"{wrong.strerror}: {wrong.filename}"
-    return " ".join(str(wrong).split()) or type(wrong).__name__
+    return _one_line(str(wrong)) or type(wrong).__name__
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _fail(message: str, code: int) -> int:

@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
+from zerocross.cli.train import carry_out
+
 
 def command(
-    seeds: Annotated[int, typer.Option(help="How many runs.", min=1)] = 3,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of each run. Default: the recipe's.", min=1)] = None,
-    out: Annotated[Path, typer.Option(help="Where the run folders go.")] = Path("runs"),
-) -> None:
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many runs.", min=1)] = 3,
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", help="Epochs of each run. Default: the recipe's.", min=1)
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folders go.")] = Path("runs"),
+) -> int:
     """Train a binary convolutional network on scikit-learn's digits with GradientFilter, once per seed."""
     import dataclasses
+    import functools
     import statistics
 
     from rich.console import Console
@@ -31,28 +36,36 @@ def command(
     done = []
     for seed in range(seeds):
         console.print(f"seed {seed}", markup=False)
-        done.append(train.begin(dataclasses.replace(config, seed=seed), folder / f"seed{seed}", show=True))
+        run, seeded = folder / f"seed{seed}", dataclasses.replace(config, seed=seed)
+        ended = carry_out(run, functools.partial(train.begin, seeded, run))
+        if isinstance(ended, int):
+            return ended
+        done.append(ended)
     accuracies = [run.result["final"]["top1"] for run in done]
     seconds = statistics.median(run.result["seconds"] for run in done)
     flips = done[-1].result["ff_ratio"]
     model = done[-1].model
     total = summary(model, (1, 1, 8, 8)).total  # type: ignore[arg-type]
-    spread = f" +- {statistics.stdev(accuracies):.2f}" if seeds > 1 else ""
-    share = 100 * (total.binary_macs or 0) / ((total.binary_macs or 0) + (total.real_macs or 1))
+    binary_macs, real_macs = total.binary_macs or 0, total.real_macs or 0
+    share = 100 * binary_macs / (binary_macs + real_macs)
+    spread, runs = "", "one seed"
+    if seeds > 1:
+        spread, runs = f" +- {statistics.stdev(accuracies):.2f}", f"mean and standard deviation of {seeds} seeds"
     last = folder / f"seed{seeds - 1}"
-    for line in (
-        "",
-        f"What happened: {statistics.mean(accuracies):.2f}{spread} % of the held-out digits right, after the last epoch "
-        f"(mean{' and standard deviation' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}, {seconds:.0f} s each).",
-        f"What is binary: {total.binary:,} of {total.binary + total.real:,} weights are -1 or +1 and were flipped, never "
-        f"scaled; with binary activations that is {share:.0f} % of all multiply-accumulates.",
-        f"How it learned: flips per weight and update fell from {flips[0][1]:.2f} to {flips[-1][1]:.4f} as alpha decayed; "
-        f"see {last / 'curves.png'}",
-        f"What is there: config.json, metrics.jsonl, checkpoints/, model.safetensors in {last}",
-        "What next: zerocross train digits --set optimizer.alpha=1e-2 --out runs/fast | zerocross filter --alpha 3e-3 "
-        "--gamma 0.1 | zerocross train cifar10-birealnet20 --epochs 15",
-    ):
-        console.print(line, markup=False)
+    told = {
+        "What happened": f"{statistics.mean(accuracies):.2f}{spread} % of the held-out digits right "
+        f"({runs}, {seconds:.0f} s each)",
+        "What is binary": f"{total.binary:,} of {total.binary + total.real:,} weights are -1 or +1, with "
+        f"{share:.0f} % of all multiply-accumulates",
+        "How it learned": f"flips per weight and update fell from {flips[0][1]:.2f} to {flips[-1][1]:.4f} as alpha "
+        f"decayed: {last / 'curves.png'}",
+        "What is there": f"config.json, metrics.jsonl, checkpoints/ and model.safetensors in {last}",
+        "What next": "zerocross train digits --set optimizer.alpha=1e-2; zerocross filter --alpha 3e-3 --gamma 0.1",
+    }
+    console.print()
+    for what, text in told.items():
+        console.print(f"{what}: {text}", markup=False)
+    return 0
 
 
 def _fresh(folder: Path) -> Path:

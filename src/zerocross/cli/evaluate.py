@@ -9,15 +9,19 @@ import typer
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     recalibrate_bn: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Also estimate batch-norm statistics anew from N training batches, and evaluate again."
+            metavar="N",
+            min=0,
+            help="Also estimate batch-norm statistics anew from N training batches, and evaluate again.",
         ),
     ] = 0,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the datasets are. Default: as in the run.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Samples per batch.", min=1)] = 256,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the datasets are. Default: as in the run.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(metavar="N", help="Samples per batch.", min=1)] = 256,
 ) -> None:
     """Evaluate a run's network on the part that the run evaluates on.
 
@@ -29,10 +33,9 @@ def command(
     from rich.console import Console
 
     from zerocross import train
-    from zerocross.train.run import read_config, read_place
 
     console = Console(highlight=False, soft_wrap=True)
-    config, place = read_config(run), read_place(run)
+    config, place = train.read_config(run), train.read_place(run)
     if data_dir is not None:
         place = replace(place, data_dir=str(data_dir))
     dataset = train.load_data(config, place)

@@ -11,20 +11,26 @@ def command(
     name: Annotated[str | None, typer.Argument(help="One model: show it layer by layer, and its options.")] = None,
 ) -> None:
     """List the models with their weights, size and multiply-accumulates (MACs)."""
+    import torch
+
     from zerocross.models import create, names, options
     from zerocross.models.registry import MODELS
-    from zerocross.nn import summary
+    from zerocross.nn import Summary, summary
     from zerocross.nn.tables import bytes_text, count_text, shape_text, text_table
 
+    def describe(name: str) -> Summary:
+        with torch.device("meta"):  # shapes without memory
+            return summary(create(name), (1, *MODELS[name].input_shape))
+
     if name is not None:
-        settings = ", ".join(f"{key}={value!r}" for key, value in options(name).items())
-        typer.echo(summary(create(name), (1, *MODELS[name].input_shape)))
-        typer.echo(f"Options of zerocross.models.create({name!r}, ...), with their defaults: {settings}")
+        settings = "\n".join(f"  {key} = {value!r}" for key, value in options(name).items())
+        typer.echo(
+            f"{describe(name)}\nOptions of zerocross.models.create({name!r}, ...), with their defaults:\n{settings}"
+        )
         return
     rows = []
     for each in names():
-        entry = MODELS[each]
-        total = summary(create(each), (1, *entry.input_shape)).total
+        entry, total = MODELS[each], describe(each).total
         rows.append(
             [
                 each,

@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-DATA_DIR = typer.Option(help="Where the datasets are.", envvar="ZEROCROSS_DATA", show_envvar=True)
+if TYPE_CHECKING:
+    from zerocross.train import Finished
+
+DATA_DIR = typer.Option(metavar="DIR", help="Where the datasets are.", envvar="ZEROCROSS_DATA", show_envvar=True)
 
 
 def command(
-    recipe: Annotated[str | None, typer.Argument(help="A name from `zerocross recipes`. Default: digits.")] = None,
-    method: Annotated[str | None, typer.Option(help="How binary weights are trained: filter, latent-sgd, ...")] = None,
+    context: typer.Context,
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="RECIPE", help="A name from `zerocross recipes`. Default: digits.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How binary weights are trained: filter, latent-sgd, torch-sgd.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting: --set optimizer.alpha=1e-4. Repeatable."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs (of every stage).", min=1)] = None,
-    seed: Annotated[int | None, typer.Option(help="Start, order and augmentation.", min=0)] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Epochs (of every stage).", min=1)] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Of start, order and augmentation.", min=0)] = None,
     validate: Annotated[
-        bool, typer.Option("--validate", help="Hold out training data and evaluate on it: for choosing settings.")
+        bool,
+        typer.Option("--validate", metavar="", help="Hold out training data, evaluate on it: for choosing settings."),
     ] = False,
     data_dir: Annotated[Path | None, DATA_DIR] = None,
-    devices: Annotated[int, typer.Option(help="Processes, one device each.", min=1)] = 1,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    precision: Annotated[str | None, typer.Option(help="32 or bf16.")] = None,
-    compile_: Annotated[str | None, typer.Option("--compile", help="auto, on or off.")] = None,
-    sync_bn: Annotated[bool, typer.Option("--sync-bn", help="Batch statistics over all devices (CUDA).")] = False,
-    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/RECIPE-METHOD-seedN.")] = None,
+    devices: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes, one device each. Default: 1.", min=1)
+    ] = None,
+    accelerator: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda or auto. Default: auto.")] = None,
+    precision: Annotated[str | None, typer.Option(metavar="NAME", help="32 or bf16.")] = None,
+    compile_: Annotated[str | None, typer.Option("--compile", metavar="WHEN", help="auto, on or off.")] = None,
+    sync_bn: Annotated[
+        bool, typer.Option("--sync-bn", metavar="", help="Batch statistics over all devices (CUDA).")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run folder. Default: runs/RECIPE-METHOD-seedN.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.", metavar="RUN")] = None,
     results: Annotated[
-        Path | None, typer.Option(help="Also write the result to this folder, as CONFIG-HASH.json.")
+        Path | None, typer.Option(metavar="DIR", help="Also write the result to DIR/CONFIG-HASH.json.")
     ] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard event files, too.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the end result.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", metavar="", help="Write TensorBoard event files, too.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the end result.")] = False,
 ) -> int:
     """Train a network as a recipe says, or go on with a run that was cut.
 
@@ -42,12 +64,17 @@ def command(
     that was stopped or killed goes on, to the bit, with --resume.
     """
     if resume is not None:
-        given = [recipe, method, set_, epochs, seed, precision, compile_, out]
-        if any(value is not None for value in given) or validate or sync_bn or devices != 1:
-            raise ValueError(f"--resume goes on with {resume} as it was begun, and takes no other settings; leave them out")
-        return carry_out(resume, resuming=True, results=results, quiet=quiet)
+        given = {
+            "recipe": recipe, "--method": method, "--set": set_, "--epochs": epochs, "--seed": seed,
+            "--validate": validate, "--devices": devices, "--accelerator": accelerator, "--precision": precision,
+            "--compile": compile_, "--sync-bn": sync_bn, "--out": out, "--tensorboard": tensorboard,
+        }  # fmt: skip
+        if refused := [name for name, value in given.items() if value]:
+            raise ValueError(f"--resume goes on with a run as it was begun: leave out {', '.join(refused)}")
+        moved = str(data_dir) if data_dir and _is_typed(context, "data_dir") else None
+        return _resume(resume, moved, results=results, quiet=quiet)
 
-    from zerocross.train import Place, assign, recipes
+    from zerocross.train import assign, recipes
     from zerocross.train.config import with_method
 
     config = recipes.get(recipe or "digits").config
@@ -62,65 +89,93 @@ def command(
     changes |= {"sync_bn": "true"} if sync_bn else {}
     config = assign.changed(config, changes)
     folder = out or Path("runs") / f"{config.recipe}-{config.method}-seed{config.seed}"
-    place = Place(str(data_dir) if data_dir else None, devices, accelerator, tensorboard)
-    return carry_out(folder, config=config, place=place, results=results, quiet=quiet)
-
-
-def carry_out(
-    folder: Path,
-    *,
-    resuming: bool = False,
-    config: object = None,
-    place: object = None,
-    results: Path | None = None,
-    quiet: bool = False,
-) -> int:
-    """Begin or resume a run, and tell how it ended: 0, 1 for a failed run, 130 or 143 for a stopped one."""
-    import os
-
-    from rich.console import Console
+    if results is not None and (taken := results / f"{config.hash}.json").exists():
+        raise FileExistsError(f"{taken} already holds the result of this config; move it away, or leave out --results")
 
     from zerocross import train
-    from zerocross.train.record import write_json
 
-    console = Console(highlight=False, soft_wrap=True)
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    was_finished = resuming and (folder / "result.json").exists()
-    try:
-        if resuming:
-            finished = train.resume(folder, show=not quiet)
-        else:
-            finished = train.begin(config, folder, place, show=not quiet)  # type: ignore[arg-type]
-    except train.Stopped as stopped:
-        if int(os.environ.get("LOCAL_RANK", "0")) == 0:
-            errors.print(
-                f"zerocross: stopped after {stopped.position.updates} updates, and saved; go on with: "
-                f"zerocross train --resume {folder}", markup=False,
-            )  # fmt: skip
-        return stopped.exit_code
-    except train.RunError as failed:
-        errors.print(f"zerocross: {failed}", markup=False)
-        return 1
-    except OSError as failed:
-        if isinstance(failed, FileExistsError | FileNotFoundError):
-            raise
-        errors.print(
-            f"zerocross: {failed}; the run stopped, its last good checkpoint is kept in {folder / 'checkpoints'}. "
-            f"Make room, then: zerocross train --resume {folder}", markup=False,
-        )  # fmt: skip
-        return 1
-    if int(os.environ.get("LOCAL_RANK", "0")) != 0:
-        return 0
+    started = _torchrun() or (devices or 1, 1)
+    where = str(data_dir.resolve()) if data_dir else None
+    place = train.Place(where, *started, accelerator or "auto", tensorboard)
+    return _report(folder, lambda: train.begin(config, folder, place, show=not quiet), results)
+
+
+def _resume(folder: Path, data_dir: str | None, *, results: Path | None, quiet: bool) -> int:
+    from zerocross import train
+
+    if (started := _torchrun()) is not None:
+        place = train.read_place(folder)
+        if started != (place.devices, place.nodes):
+            raise ValueError(
+                f"{folder} was begun by {place.devices} processes on {place.nodes} machines; torchrun started "
+                f"{started[0]} on {started[1]}: take the same numbers"
+            )
+    done = (folder / "result.json").exists()
+    return _report(folder, lambda: train.resume(folder, data_dir=data_dir, show=not quiet), results, was_done=done)
+
+
+def _report(folder: Path, work: Callable[[], Finished], results: Path | None, *, was_done: bool = False) -> int:
+    """Do the work and print how it ended."""
+    finished = carry_out(folder, work)
+    if isinstance(finished, int):
+        return finished
     result = finished.result
     if results is not None:
+        from zerocross.train.record import write_json
+
         write_json(results / f"{result['hash']}.json", result)
     final = result["final"]
-    state = "was finished already" if was_finished else "done"
-    console.print(
-        f"{folder} {state}: {result['evaluated_on']} accuracy {final['top1']:.2f} % after the last epoch "
-        f"(loss {final['loss']:.3f}, {result['seconds']:.0f} s); curves in {folder / 'curves.png'}", markup=False,
-    )  # fmt: skip
+    sys.stdout.write(
+        f"{folder} {'was finished already' if was_done else 'done'}: {result['evaluated_on']} accuracy "
+        f"{final['top1']:.2f} % after the last epoch (loss {final['loss']:.3f}, {result['seconds']:.0f} s); "
+        f"curves in {folder / 'curves.png'}\n"
+    )
     return 0
+
+
+def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
+    """Do the work of a run; an exit code where there is nothing more to say.
+
+    1 for a failed run, 130 or 143 for a stopped one, 0 in processes other than the first: what all of them meet
+    together, the first one tells.
+    """
+    from zerocross import train
+
+    first = os.environ.get("LOCAL_RANK", "0") == "0"
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
+    go_on = f"go on with: zerocross train --resume {folder}"
+    try:
+        finished = work()
+    except train.Stopped as stopped:
+        return _tell(f"{stopped}; {go_on}", stopped.exit_code) if first else 0
+    except train.RunError as failed:
+        return _tell(str(failed), 1) if first else 0
+    except OSError as failed:
+        if failed.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+            raise
+        what = f"{failed.strerror}: the run cannot write to {folder}"
+        return _tell(f"{what}; what it had saved is kept. Make room, then {go_on}", 1)
+    return finished if first else 0
+
+
+def _tell(message: str, code: int) -> int:
+    sys.stderr.write(f"zerocross: {message}\n")
+    return code
+
+
+def _torchrun() -> tuple[int, int] | None:
+    """Processes on this machine, and machines, where torchrun started us; None where it did not."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    return here, int(os.environ["WORLD_SIZE"]) // here
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was given on the command line, and not by the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _assignments(texts: list[str]) -> dict[str, str]:

@@ -80,7 +80,7 @@ def from_sgd(
     dampening: float = 0.0,
     nesterov: bool = False,
 ) -> IIRFilter:
-    """The filter that `torch.optim.SGD` is at a constant lr: its output on the gradients is -w, to the scale.
+    """The filter that `torch.optim.SGD` is at a constant lr: its output is -w itself, scale included.
 
     With s = lr wd (1 - dampening), mu = momentum, and discounts alpha <= gamma (1 - pole):
 

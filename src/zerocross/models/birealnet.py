@@ -25,10 +25,8 @@ class PaddedShortcut(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x in the size and with the channels that the convolution gives."""
-        if self.pool:
-            x = F.avg_pool2d(x, self.stride, ceil_mode=True)
-        else:
-            x = x[:, :, :: self.stride, :: self.stride]
+        step = self.stride
+        x = F.avg_pool2d(x, step, ceil_mode=True) if self.pool else x[:, :, ::step, ::step]
         return F.pad(x, (0, 0, 0, 0, 0, self.new_channels))
 
 
@@ -168,7 +166,7 @@ def digits_net(
     classes: int = 10,
     width: int = 32,
     depth: int = 2,
-    shortcut: str = "pool",
+    shortcut: str = "subsample",
     activation: str | None = None,
     head_norm: bool = True,
 ) -> nn.Module:

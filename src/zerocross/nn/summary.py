@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from zerocross.nn.react import RSign
+from zerocross.nn.sign import Sign
 from zerocross.nn.tables import bytes_text, count_text, shape_text, text_table
 
 
@@ -72,7 +74,8 @@ def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summar
     and input both are. Batch-norm statistics are not counted: they fold into the parameters beside them.
 
     Args:
-        model: any model; it is left as it was.
+        model: any model; it is left as it was. One on the meta device is counted without memory; then an input is taken
+            for binary only where it comes straight out of a `Sign` or an `RSign`.
         input_size: a whole input shape with its batch dimension, such as (1, 3, 32, 32): the model runs once on zeros
             to count multiply-accumulates. None counts none.
     """
@@ -158,13 +161,18 @@ def _count_macs(
 ) -> dict[str, tuple[int, int]]:
     """Run the model on zeros; return (binary, real) multiply-accumulates of every layer they are known for."""
     counts: dict[str, tuple[int, int]] = {}
-    handles = []
+    signs: list[Tensor] = []
+
+    def keep(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+        signs.append(output)
+
+    handles = [m.register_forward_hook(keep) for m in model.modules() if isinstance(m, Sign | RSign)]
 
     def watch(name: str, module: nn.Module) -> None:
         def hook(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
             binary, real = counts.get(name, (0, 0))
             macs = _macs(module, inputs[0], output)
-            if is_binary_weight and _binary_input(module, inputs[0]):
+            if is_binary_weight and _binary_input(module, inputs[0], signs):
                 binary += macs
             else:
                 real += macs
@@ -197,8 +205,10 @@ def _macs(module: nn.Module, x: Tensor, output: Tensor) -> int:
     return 0  # an Embedding looks up
 
 
-def _binary_input(module: nn.Module, x: Tensor) -> bool:
-    return getattr(module, "sign_input", None) is not None or bool((x.abs() == 1).all())
+def _binary_input(module: nn.Module, x: Tensor, signs: list[Tensor]) -> bool:
+    if getattr(module, "sign_input", None) is not None or any(x is output for output in signs):
+        return True
+    return not x.is_meta and bool((x.abs() == 1).all())
 
 
 @contextmanager

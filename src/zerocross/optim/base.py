@@ -104,9 +104,13 @@ class BinaryOptimizer(Optimizer, ABC):
         taken = sum(len(g["params"]) for g in self.param_groups)
         group["params"] = params
         super().add_param_group(group)
-        with torch.no_grad():
-            for index, param in enumerate(group["params"], start=taken):
-                self._start(param, seed=self.seed + index)
+        try:
+            with torch.no_grad():
+                for index, param in enumerate(group["params"], start=taken):
+                    self._start(param, seed=self.seed + index)
+        except ValueError:
+            self.param_groups.pop()
+            raise
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]

@@ -81,7 +81,7 @@ class LatentSGD(BinaryOptimizer):
                 raise ValueError(f"{name} is {group[name]}; it must be None or positive")
 
     def _start(self, param: Tensor, seed: int) -> None:
-        if self.start is None:
+        if self.start is None or param.numel() == 0:
             return
         if self.start == 0:
             start_signs_(param, seed).mul_(torch.finfo(param.dtype).tiny)

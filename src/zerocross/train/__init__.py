@@ -1,12 +1,33 @@
-"""Training: configs and recipes, the loop, checkpoints, and runs in folders."""
+"""Training: configs and recipes, the loop, checkpoints, and runs in folders.
 
-from zerocross.train.assign import changed
-from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict, with_method
-from zerocross.train.evaluate import evaluate, recalibrate_batch_norm
-from zerocross.train.loop import Fitted, RunError, fit, make_fabric
-from zerocross.train.recipes import RECIPES, Recipe
-from zerocross.train.run import Finished, Place, begin, load_data, load_model, resume
-from zerocross.train.stop import Stopped
+Names are imported on first use (PEP 562): a list of recipes needs no training engine.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zerocross.train.assign import changed
+    from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict, with_method
+    from zerocross.train.evaluation import evaluate, recalibrate_batch_norm
+    from zerocross.train.folder import Place, read_config, read_place
+    from zerocross.train.loop import Fitted, RunError, fit, make_fabric
+    from zerocross.train.recipes import RECIPES, Recipe
+    from zerocross.train.run import Finished, begin, load_data, load_model, resume
+    from zerocross.train.stop import Stopped
+
+_HOME = {
+    "assign": ("changed",),
+    "config": ("Config", "Data", "Model", "Real", "Stage", "Task", "from_dict", "to_dict", "with_method"),
+    "evaluation": ("evaluate", "recalibrate_batch_norm"),
+    "folder": ("Place", "read_config", "read_place"),
+    "loop": ("Fitted", "RunError", "fit", "make_fabric"),
+    "recipes": ("RECIPES", "Recipe"),
+    "run": ("Finished", "begin", "load_data", "load_model", "resume"),
+    "stop": ("Stopped",),
+}
 
 __all__ = [
     "RECIPES",
@@ -30,8 +51,17 @@ __all__ = [
     "load_data",
     "load_model",
     "make_fabric",
+    "read_config",
+    "read_place",
     "recalibrate_batch_norm",
     "resume",
     "to_dict",
     "with_method",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(import_module(f"zerocross.train.{module}"), name)
+    raise AttributeError(f"module 'zerocross.train' has no attribute {name!r}; it has {', '.join(__all__)}")

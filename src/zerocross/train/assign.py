@@ -1,4 +1,4 @@
-"""Settings from the command line: --set optimizer.alpha=1e-4, by dotted path and in the type of the old value."""
+"""Settings from the command line: --set optimizer.alpha=1e-4, by dotted path."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocross.methods import Value
-from zerocross.train.config import Config, from_dict, to_dict, unknown_field
+from zerocross.train.config import Config, from_dict, to_dict, unknown_field, with_method
 
 # Free-form sections: a name that is not there yet may be set; its own part of the program checks it.
 _OPEN = {"data.options", "model.options", "stages.optimizer", "stages.real"}
 
 
 def changed(config: Config, assignments: Mapping[str, str]) -> Config:
-    """A config with dotted fields set from text: {"optimizer.alpha": "1e-4", "stages.0.epochs": "5"}."""
+    """A config with dotted fields set from text: {"optimizer.alpha": "1e-4", "stages.0.epochs": "5"}.
+
+    Another method is taken with its own hyperparameters, whatever the order of the assignments.
+    """
+    if "method" in assignments:
+        config = with_method(config, assignments["method"].strip())
     values = to_dict(config)
     for path, text in assignments.items():
         _assign(values, path, text)
@@ -31,14 +36,17 @@ def _assign(values: Any, path: str, text: str) -> None:
             trail.append(name)
         if not isinstance(here, (dict, list)):
             raise ValueError(f"--set {path}: {'.'.join(trail)} is a single value and has no parts")
-    if isinstance(here, dict) and last not in here and ".".join(trail) in _OPEN:
-        here[last] = _parse(text)
+    if isinstance(here, dict) and ".".join(trail) in _OPEN:
+        # A model's option may be the word "none"; a hyperparameter that is "none" is not set.
+        here[last] = text.strip() if trail[-1] == "options" and text.strip() == "none" else _parse(text)
         return
     key = _key(here, last, path)
-    if isinstance(here[key], (dict, list)):
-        parts = here[key] if isinstance(here[key], dict) else map(str, range(len(here[key])))
+    old = here[key]
+    if isinstance(old, (dict, list)):
+        parts = old if isinstance(old, dict) else map(str, range(len(old)))
         raise ValueError(f"--set {path} names a section, not a value; it has {', '.join(parts) or 'no parts yet'}")
-    here[key] = _like(_parse(text), here[key], path, text)
+    # What is text stays text: a precision of 32, binarize none. Whether the type is right is for the config to say.
+    here[key] = text.strip() if isinstance(old, str) else _parse(text)
 
 
 def _key(here: Any, name: str, path: str) -> Any:
@@ -47,7 +55,7 @@ def _key(here: Any, name: str, path: str) -> Any:
             raise ValueError(f"--set {path}: {name!r} is not one of 0..{len(here) - 1}")
         return int(name)
     if name not in here:
-        raise ValueError("--set " + unknown_field(path, name, set(here)))
+        raise ValueError("--set " + unknown_field(path, name, list(here)))
     return name
 
 
@@ -63,22 +71,3 @@ def _parse(text: str) -> Value:
         except ValueError:
             return text.strip()
     return value if isinstance(value, (int, float, bool)) else text.strip()
-
-
-def _like(value: Value, old: Value, path: str, text: str) -> Value:
-    """The value in the type of the one that it replaces, where that one has a type to go by."""
-    if old is None or value is None:
-        return value
-    if isinstance(old, str):
-        return text.strip()
-    if isinstance(old, bool):
-        fits = isinstance(value, bool)
-    elif isinstance(old, int):
-        fits = isinstance(value, int) and not isinstance(value, bool)
-    else:
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-        value = float(value) if fits else value  # type: ignore[arg-type]
-    if not fits:
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(old)]
-        raise ValueError(f"--set {path}={text}: {text!r} is not {kind}; it is {old} now")
-    return value

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from zerocross import compiler, methods, models
-from zerocross.data.dataset import Dataset
+from zerocross.data.dataset import BatchStream, Dataset
+from zerocross.data.order import derived_seed
 from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Schedule, set_field, split_params
+from zerocross.train.checkpoint import restore_random_states, seed_random_states
 from zerocross.train.config import Config, Real, Stage
+from zerocross.train.task import Loss, build_loss, check_fits
 
 # Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
 # about a third of the time, and building it about this long. Only "auto" reads them, to decide whether it pays.
@@ -38,6 +42,90 @@ class Schedules:
             set_field(inner.real.param_groups, "lr", self.real.factor(step))
         else:
             set_field(inner.param_groups, "lr", self.real.factor(step))
+
+
+@dataclass
+class Work:
+    """What one stage trains with."""
+
+    stage: Stage
+    module: nn.Module  # the network itself
+    model: Any  # the network as Fabric wraps it: device, precision, DDP, compiled code
+    evaluated: Any  # the network as it is called in evaluation: compiled, not wrapped
+    optimizer: Any
+    schedules: Schedules
+    train: BatchStream
+    evaluation: BatchStream
+    loss: Loss
+    updates_per_epoch: int
+
+
+def prepare(
+    config: Config,
+    index: int,
+    dataset: Dataset,
+    fabric: Fabric,
+    *,
+    own: nn.Module | None = None,
+    teacher: nn.Module | None = None,
+    carried: dict[str, Tensor] | None = None,
+    state: dict[str, Any] | None = None,
+) -> Work:
+    """Build stage `index`.
+
+    Args:
+        config: The run.
+        index: Of the stage.
+        dataset: See fit().
+        fabric: Devices, precision, processes.
+        own: The user's network, in place of the one that the config names.
+        teacher: For distillation.
+        carried: The weights at the end of the stage before, for one that starts from them.
+        state: A checkpoint from within this stage, to go on from.
+    """
+    stage = config.stages[index]
+    module = own if own is not None else build_model(config, stage, dataset)
+    if carried is not None and stage.init_from == "previous":
+        start_from(module, carried)
+    images = len(dataset.input_size) == 3
+    if images:
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if config.sync_bn and fabric.world_size > 1:
+        module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    ranks = {"rank": fabric.global_rank, "world_size": fabric.world_size, "device": fabric.device}
+    train = dataset.train_batches(micro_batch(config), seed=config.seed, **ranks, channels_last=images)
+    evaluation = dataset.eval_batches(micro_batch(config), **ranks, channels_last=images)
+    updates = len(train) // config.accumulate
+    optimizer = build_optimizer(module, config, stage)
+    if state is not None:
+        module.load_state_dict(state["model"])  # after the optimizer, which puts weights at their start
+    compiling = should_compile(config, module, dataset, updates * stage.epochs, fabric.device)
+    called = compiler.compiled(module, needs_cpp=fabric.device.type == "cpu") if compiling else module
+    model, prepared = fabric.setup(called, optimizer)
+    if state is None:
+        seed_random_states(derived_seed(config.seed, index, fabric.global_rank))
+    else:
+        optimizer.load_state_dict(state["optimizer"])  # after setup: the parameters are on their device now
+        restore_random_states(state["random"][fabric.global_rank])
+    loss = build_loss(config.task, teacher.eval().to(fabric.device) if teacher is not None else None)
+    schedules = build_schedules(config, stage, updates)
+    return Work(stage, module, model, called, prepared, schedules, train, evaluation, loss, updates)
+
+
+def check(config: Config, dataset: Dataset, processes: int) -> None:
+    """Refuse, before a run folder is made, what one of the stages would refuse later."""
+    for index, stage in enumerate(config.stages):
+        model = build_model(config, stage, dataset)
+        if index == 0:
+            check_fits(model, dataset, f"model {config.model.name}")
+        build_optimizer(model, config, stage)
+        train = dataset.train_batches(micro_batch(config), seed=config.seed, world_size=processes)
+        build_schedules(config, stage, len(train) // config.accumulate)
+
+
+def micro_batch(config: Config) -> int:
+    """Samples per forward pass, over all devices together."""
+    return config.batch_size // config.accumulate
 
 
 def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:

@@ -44,18 +44,24 @@ class Position:
 
 
 def save(folder: Path, position: Position, state: dict[str, Any]) -> Path:
-    """Write one checkpoint whole, then drop all but the last two."""
+    """Write one checkpoint whole, then drop all but the last two.
+
+    Files of a later position go, too: a run that went back behind a damaged one must not lose new ones to it.
+    """
     path = folder / f"{position.stage:02d}-{position.epoch:05d}-{position.batch:07d}.pt"
     write_whole(path, lambda file: torch.save({**state, "position": asdict(position)}, file))
-    for old in _found(folder)[:-KEPT]:
-        old.unlink(missing_ok=True)
+    present = found(folder)
+    kept = [other for other in present if other <= path][-KEPT:]
+    for other in present:
+        if other not in kept:
+            other.unlink(missing_ok=True)
     return path
 
 
 def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The newest whole checkpoint, or None, and a line about each damaged one that was passed over."""
     damaged = []
-    for path in reversed(_found(folder)):
+    for path in reversed(found(folder)):
         try:
             return read(path), damaged
         except ValueError as wrong:
@@ -76,9 +82,16 @@ def read(path: Path) -> dict[str, Any]:
         raise ValueError(f"checkpoint {path} is damaged: {' '.join(str(wrong).split())[:120]}") from wrong
 
 
+def seed_random_states(seed: int) -> None:
+    """Start all random generators a training loop may draw from."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - the global one is what users draw from
+    random.seed(seed)
+
+
 def random_states() -> dict[str, Any]:
     """The states of all random generators a training loop may draw from, in plain containers."""
-    kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002 - the global one is what users draw from
+    kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -98,5 +111,6 @@ def restore_random_states(states: dict[str, Any]) -> None:
     random.setstate((version, tuple(numbers), gauss))
 
 
-def _found(folder: Path) -> list[Path]:
+def found(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, oldest first."""
     return sorted(folder.glob("[0-9]*.pt"))

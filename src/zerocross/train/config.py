@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from zerocross import methods
 from zerocross.methods import Value
+from zerocross.nn.checks import did_you_mean
+from zerocross.optim.schedule import Schedule, Shape
 
 Binarize = Literal["both", "activations", "none"]
 
@@ -35,12 +37,9 @@ class Stage:
     real: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _check_types(self, "stage.")
         if self.epochs < 1:
             raise ValueError(f"epochs is {self.epochs}; a stage needs at least 1")
-        if self.binarize not in get_args(Binarize):
-            raise ValueError(f"binarize is {self.binarize!r}; it can be {', '.join(get_args(Binarize))}")
-        if self.init_from not in (None, "previous"):
-            raise ValueError(f"init_from is {self.init_from!r}; it can be None or 'previous'")
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,9 @@ class Data:
     validate: bool = False
     options: Mapping[str, Value] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _check_types(self, "data.")
+
 
 @dataclass(frozen=True)
 class Model:
@@ -61,6 +63,9 @@ class Model:
 
     name: str = "digits_net"
     options: Mapping[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_types(self, "model.")
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,11 @@ class Task:
     teacher: str | None = None
     teacher_weights: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_types(self, "task.")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"task.label_smoothing is {self.label_smoothing}; it must lie in [0, 1)")
+
 
 @dataclass(frozen=True)
 class Real:
@@ -91,11 +101,10 @@ class Real:
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 1e-4
-    schedule: str = "cosine"
+    schedule: Shape = "cosine"
 
     def __post_init__(self) -> None:
-        if self.name not in ("sgd", "adam"):
-            raise ValueError(f"real.name is {self.name!r}; it can be 'sgd' or 'adam'")
+        _check_types(self, "real.")
         if not self.lr > 0 or not 0 <= self.momentum < 1 or not self.weight_decay >= 0:
             raise ValueError(
                 f"real.lr, momentum, weight_decay are {self.lr}, {self.momentum}, {self.weight_decay}; they must be "
@@ -134,7 +143,7 @@ class Config:
     method: str = "filter"
     optimizer: Mapping[str, Value] = field(default_factory=dict)
     real: Real = field(default_factory=Real)
-    stages: tuple[Stage, ...] = (Stage(),)
+    stages: tuple[Stage, ...] = field(default_factory=lambda: (Stage(),))
     batch_size: int = 64
     accumulate: int = 1
     warmup_epochs: float = 0.0
@@ -146,23 +155,20 @@ class Config:
     sync_bn: bool = False
 
     def __post_init__(self) -> None:
+        _check_types(self, "")
         object.__setattr__(self, "optimizer", methods.hyperparameters(self.method, self.optimizer))
-        for name, lowest in (("batch_size", 1), ("accumulate", 1), ("log_every", 1), ("checkpoint_every", 1)):
-            if getattr(self, name) < lowest:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {lowest}")
+        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.batch_size % self.accumulate:
             raise ValueError(f"batch_size {self.batch_size} does not divide into accumulate = {self.accumulate} parts")
-        if not 0 <= self.task.label_smoothing < 1:
-            raise ValueError(f"task.label_smoothing is {self.task.label_smoothing}; it must lie in [0, 1)")
-        if self.seed < 0 or self.warmup_epochs < 0:
+        if self.seed < 0 or not self.warmup_epochs >= 0:
             raise ValueError(f"seed and warmup_epochs are {self.seed}, {self.warmup_epochs}; neither may be negative")
         if not self.stages or self.stages[0].init_from is not None:
             raise ValueError("stages: there must be at least one, and the first has no previous one to start from")
-        for name, allowed in (("precision", ("32", "bf16")), ("compile", ("auto", "on", "off"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it can be {', '.join(allowed)}")
         for stage in self.stages:
-            methods.hyperparameters(self.method, stage.optimizer)
+            shape: Any = self.optimizer_of(stage)["schedule"]
+            Schedule(shape, total=1)  # refuses a shape that does not exist
             self.real_of(stage)
 
     def optimizer_of(self, stage: Stage) -> dict[str, Value]:
@@ -171,7 +177,7 @@ class Config:
 
     def real_of(self, stage: Stage) -> Real:
         """The real parameters' settings in a stage."""
-        return _build(Real, {**dataclasses.asdict(self.real), **stage.real}, "real")
+        return build_part(Real, {**dataclasses.asdict(self.real), **stage.real}, "real.")
 
     @property
     def hash(self) -> str:
@@ -190,10 +196,10 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     values = dict(values)
     for name, part in (("data", Data), ("model", Model), ("task", Task), ("real", Real)):
         if name in values:
-            values[name] = _build(part, values[name], name)
+            values[name] = build_part(part, values[name], f"{name}.")
     if "stages" in values:
-        values["stages"] = tuple(_build(Stage, stage, "stages") for stage in values["stages"])
-    return _build(Config, values, "")
+        values["stages"] = tuple(build_part(Stage, stage, "stages.") for stage in values["stages"])
+    return build_part(Config, values, "")
 
 
 def with_method(config: Config, name: str) -> Config:
@@ -202,15 +208,39 @@ def with_method(config: Config, name: str) -> Config:
     return dataclasses.replace(config, method=name, optimizer={}, stages=stages)
 
 
-def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
-    known = {f.name for f in dataclasses.fields(kind)}
-    if unknown := sorted(set(values) - known):
-        raise ValueError(unknown_field(f"{where}.{unknown[0]}".lstrip("."), unknown[0], known))
+def build_part(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    """A dataclass from a dict; unknown keys are refused."""
+    known = [f.name for f in dataclasses.fields(kind)]
+    if unknown := [name for name in values if name not in known]:
+        raise ValueError(unknown_field(where + unknown[0], unknown[0], known))
     return kind(**values)
 
 
-def unknown_field(path: str, name: str, known: set[str]) -> str:
+def unknown_field(path: str, name: str, known: list[str]) -> str:
     """What to say about a field that does not exist."""
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{path}: there is no {name!r}; {hint}There are: {', '.join(sorted(known))}"
+    return f"{path}: there is no {name!r}; there are {', '.join(known) or 'none'}{did_you_mean(name, known)}"
+
+
+_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text", NoneType: "none"}
+
+
+def _check_types(part: Any, where: str) -> None:
+    """Refuse a field of the wrong type, or a choice that does not exist; a whole number becomes a float where due."""
+    for name, hint in get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        if not _fits(value, hint):
+            kinds = get_args(hint) if get_origin(hint) is not Literal and NoneType in get_args(hint) else (hint,)
+            wanted = " or ".join(_WORDS.get(kind) or ", ".join(map(repr, get_args(kind))) for kind in kinds)
+            raise ValueError(f"{where}{name} is {value!r}; it can be {wanted}")
+        if hint is float:
+            object.__setattr__(part, name, float(value))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if NoneType in get_args(hint):
+        return any(_fits(value, kind) for kind in get_args(hint))
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, get_origin(hint) or hint)

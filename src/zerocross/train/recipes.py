@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from zerocross.nn.checks import check_choice
 from zerocross.train.config import Config, Data, Model, Real, Stage, Task
 
 
@@ -40,7 +40,7 @@ _DIGITS = Recipe(
     ),
     stated={"optimizer.gamma": "0.1, as in all of the paper's runs", "optimizer.schedule": "cosine alpha-decay"},
     assumed={
-        "model": "not in the paper: four binary convolutions, enough for 8 x 8 images",
+        "data.name, model.name": "not in the paper: four binary convolutions, enough for 8 x 8 images",
         "optimizer.alpha": "3e-3: a run of 900 updates wants a shorter window than one of 78,000",
         "real.lr": "0.05, for batches of 64",
         "epochs, batch_size": "chosen on a validation part of the training data",
@@ -59,6 +59,7 @@ _CIFAR10 = Recipe(
         batch_size=256,
     ),
     stated={
+        "data.name, model.name, method": "CIFAR-10, Bi-RealNet-20, the filter",
         "optimizer.alpha": "1e-3",
         "optimizer.gamma": "0.1",
         "optimizer.schedule": "cosine",
@@ -84,11 +85,11 @@ _AUDIO = Recipe(
         stages=(Stage(epochs=10),),
         batch_size=256,
     ),
-    stated={"model": "four linear layers with batch norm, the first one real"},
+    stated={"data.name, model.name": "AudioMNIST, four linear layers with batch norm, the first one real"},
     assumed={
-        "model.width": "unsaid",
-        "data": "input features unsaid: 40 x 32 log-mel, fold 0 of Becker et al., speakers disjoint",
-        "optimizer, real, epochs, batch_size": "unsaid; the CIFAR-10 settings of the filter, Adam for the rest",
+        "model.width": "256: unsaid",
+        "data.features": "unsaid: 40 x 32 log-mel, fold 0 of Becker et al., speakers disjoint",
+        "optimizer, real, epochs, batch_size": "unsaid: the CIFAR-10 settings of the filter, Adam for the rest",
     },
 )
 
@@ -107,9 +108,10 @@ _IMAGENET = Recipe(
         log_every=100,
     ),
     stated={
-        "optimizer.alpha": "1e-5, linear decay",
+        "data.name, model.name, method": "ImageNet, ReActNet-A, the filter",
+        "optimizer.alpha, optimizer.schedule": "1e-5, linear decay",
         "optimizer.gamma": "0.1",
-        "real": "Adam, lr 2.5e-3, linear decay",
+        "real.name, real.lr, real.schedule": "Adam, lr 2.5e-3, linear decay",
         "batch_size": "510",
         "epochs": "239: 600,000 updates of 510 out of 1,281,167 images",
     },
@@ -127,8 +129,5 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 
 def get(name: str) -> Recipe:
     """The recipe of that name, or an error that lists the names."""
-    if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"there is no recipe {name!r}; {hint}There are: {', '.join(RECIPES)}")
+    check_choice("recipe", name, RECIPES)
     return RECIPES[name]

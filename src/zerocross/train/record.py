@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,37 +22,53 @@ class Record:
 
     Args:
         folder: The run folder; None keeps the lines in memory only.
-        keep: Bytes of metrics.jsonl to keep: what a checkpoint had seen. Later lines are dropped: they come again.
+        seen: What a checkpoint had seen of it, from `Record.seen`. Later lines are dropped: they come again.
+        write: False on all ranks but the first, which only read what is there.
         tensorboard: Write TensorBoard event files to folder/tensorboard as well.
     """
 
-    def __init__(self, folder: Path | None, keep: int = 0, *, tensorboard: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        seen: dict[str, Any] | None = None,
+        *,
+        write: bool = True,
+        tensorboard: bool = False,
+    ) -> None:
+        seen = seen or {"bytes": 0, "seconds": 0.0, "updates": 0}
         self.lines: list[dict[str, Any]] = []
+        self._began = time.monotonic() - seen["seconds"]
         self._file = None
         self._events: Any = None
         if folder is None:
             return
         path = folder / "metrics.jsonl"
         if path.exists():
-            os.truncate(path, min(keep, path.stat().st_size))
-            self.lines = read_lines(path)
-        self._file = path.open("a", encoding="utf-8")
+            self.lines = parse_lines(path.read_bytes()[: seen["bytes"]])
+        if not write:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        self._file.truncate(min(seen["bytes"], self._file.tell()))
         if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._events = SummaryWriter(str(folder / "tensorboard"))
+            self._events = _event_writer(folder / "tensorboard", seen["updates"])
 
     @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._file.tell() if self._file is not None else 0
+    def seconds(self) -> float:
+        """Time that the run has taken so far, with what came before a resume."""
+        return time.monotonic() - self._began
+
+    def seen(self, updates: int) -> dict[str, Any]:
+        """Where the record stands after so many updates, for a checkpoint."""
+        size = self._file.seek(0, os.SEEK_END) if self._file is not None else 0
+        return {"bytes": size, "seconds": self.seconds, "updates": updates}
 
     def write(self, kind: str, **values: Any) -> None:
         """Add one line; kind is "train" (an update) or "eval" (an epoch's end)."""
         line = {"kind": kind, **values}
         self.lines.append(line)
         if self._file is not None:
-            self._file.write(json.dumps(line) + "\n")
+            self._file.write(f"{json.dumps(line)}\n".encode())
             self._file.flush()
         if self._events is not None:
             for name, value in values.items():
@@ -70,15 +87,28 @@ class Record:
             self._events.close()
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def parse_lines(text: bytes) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl; a last line cut short by a kill is left out."""
     lines = []
-    for text in path.read_text(encoding="utf-8").splitlines():
+    for line in text.splitlines():
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
+            lines.append(json.loads(line))
+        except ValueError:
             break
     return lines
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl file; none where there is no file yet."""
+    return parse_lines(path.read_bytes()) if path.exists() else []
+
+
+def _event_writer(folder: Path, first: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("--tensorboard needs a package: pip install 'zerocross[tensorboard]'") from None
+    return SummaryWriter(str(folder), purge_step=first)  # what a resumed run writes again replaces what was there
 
 
 def provenance() -> dict[str, Any]:

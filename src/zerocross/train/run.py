@@ -1,14 +1,13 @@
-"""Runs: a folder with config, metrics, checkpoints, the final weights and a picture; begun, gone on with, read back."""
+"""Runs: config, metrics, checkpoints, final weights and a picture in a folder; begun, gone on with, read back."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 from torch import nn
 
@@ -16,29 +15,13 @@ from zerocross import data
 from zerocross.data.dataset import Dataset
 from zerocross.files import write_whole
 from zerocross.train import checkpoint
-from zerocross.train.build import build_model
-from zerocross.train.config import Config, from_dict, to_dict
-from zerocross.train.loop import fit, make_fabric
+from zerocross.train.build import build_model, check
+from zerocross.train.config import Config, to_dict
+from zerocross.train.folder import Place, read_config, read_json, read_place
+from zerocross.train.loop import Fitted, RunError, fit, make_fabric
 from zerocross.train.picture import draw
 from zerocross.train.record import provenance, write_json
 from zerocross.train.task import load_teacher, read_weights
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a run takes place: all that a resumed run needs besides its config, and that does not decide its result.
-
-    Args:
-        data_dir: Where the datasets are.
-        devices: How many processes, one device each.
-        accelerator: "auto", "cpu" or "cuda".
-        tensorboard: Whether event files are written.
-    """
-
-    data_dir: str | None = None
-    devices: int = 1
-    accelerator: str = "auto"
-    tensorboard: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,61 +34,97 @@ class Finished:
 
 
 def begin(config: Config, folder: Path, place: Place | None = None, *, show: bool = True) -> Finished:
-    """Start a run in a new folder."""
+    """Start a run in a new folder; what can be refused is refused before the folder is made."""
     place = place or Place()
-    # Ranks but the first find the folder made.
-    fabric = make_fabric(config, place.devices, place.accelerator)
-    if fabric.global_rank == 0 and (folder / "config.json").exists():
+    if (folder / "config.json").exists():
         raise FileExistsError(
             f"{folder} already holds a run; go on with it by --resume {folder}, or choose another folder by --out"
         )
+    dataset, teacher, fabric = _gather(config, place)
+    check(config, dataset, place.devices * place.nodes)
     fabric.launch()
     if fabric.is_global_zero:
-        folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "place.json", dataclasses.asdict(place))
         write_json(folder / "config.json", to_dict(config))
-    fabric.barrier()
-    return _carry_out(config, folder, place, fabric, show=show)
+    return _carry_out(config, folder, place, dataset, teacher, fabric, show=show)
 
 
-def resume(folder: Path, *, show: bool = True) -> Finished:
-    """Go on with a run from its newest whole checkpoint, or from its config where there is none yet."""
+def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> Finished:
+    """Go on with a run from its newest whole checkpoint, or from its config where there is none yet.
+
+    Args:
+        folder: Of the run.
+        data_dir: Where the datasets are now, if not where they were.
+        show: Progress on the terminal.
+    """
     config, place = read_config(folder), read_place(folder)
     if (folder / "result.json").exists():
-        return Finished(folder, json.loads((folder / "result.json").read_text(encoding="utf-8")))
+        return Finished(folder, read_json(folder, "result.json"))
+    if data_dir is not None:
+        place = dataclasses.replace(place, data_dir=data_dir)
+    dataset, teacher, fabric = _gather(config, place)
     for aside in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
         aside.unlink(missing_ok=True)  # what a kill in mid-write left
-    fabric = make_fabric(config, place.devices, place.accelerator)
     fabric.launch()
-    return _carry_out(config, folder, place, fabric, show=show)
+    return _carry_out(config, folder, place, dataset, teacher, fabric, show=show)
 
 
-def _carry_out(config: Config, folder: Path, place: Place, fabric: Fabric, *, show: bool) -> Finished:
-    began = time.perf_counter()
+def _gather(config: Config, place: Place) -> tuple[Dataset, nn.Module | None, Fabric]:
+    """Data, teacher and devices: what may be missing, so before other processes are launched."""
+    fabric = make_fabric(config, place.devices, place.accelerator, place.nodes)
     dataset = load_data(config, place)
-    teacher = load_teacher(config.task, dataset.num_classes, lambda run: load_model(run, place)[0])
-    fitted = fit(
-        config, dataset, teacher=teacher, folder=folder, fabric=fabric, show=show, tensorboard=place.tensorboard
-    )
-    result = {
+    teacher = load_teacher(config.task, dataset, lambda run: load_model(run, place, dataset)[0])
+    return dataset, teacher, fabric
+
+
+def _carry_out(
+    config: Config,
+    folder: Path,
+    place: Place,
+    dataset: Dataset,
+    teacher: nn.Module | None,
+    fabric: Fabric,
+    *,
+    show: bool,
+) -> Finished:
+    try:
+        fabric.barrier()
+        fitted = fit(
+            config, dataset, teacher=teacher, folder=folder, fabric=fabric, show=show, tensorboard=place.tensorboard
+        )
+        result = _result(config, dataset, fitted, fabric)
+        if fabric.is_global_zero:
+            save_weights(fitted.model, folder / "model.safetensors")
+            draw(folder / "curves.png", fitted.record.lines, f"{config.recipe}, {config.method}", dataset.evaluated_on)
+            write_json(folder / "result.json", result)
+        fabric.barrier()
+    except RuntimeError as wrong:
+        if fabric.world_size > 1 and _is_lost_peer(wrong):
+            raise RunError("another process of this run has ended, and this one cannot go on without it") from wrong
+        raise
+    return Finished(folder, result, fitted.model)
+
+
+def _is_lost_peer(wrong: RuntimeError) -> bool:
+    """Whether a collective failed: NCCL has an error class for it, gloo only its name in the message."""
+    return isinstance(wrong, torch.distributed.DistError) or "gloo" in str(wrong)
+
+
+def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) -> dict[str, Any]:
+    train = fitted.record.of("train")
+    return {
         "hash": config.hash,
         "config": to_dict(config),
         "evaluated_on": dataset.evaluated_on,
         "data": dataset.source,
         "final": {key: fitted.scores[key] for key in ("top1", "top5", "loss")},
         "history": fitted.record.of("eval"),
-        "ff_ratio": [[line["update"], line["ff_ratio"]] for line in fitted.record.of("train") if "ff_ratio" in line],
-        "train_loss": [[line["update"], line["loss"]] for line in fitted.record.of("train")],
+        "ff_ratio": [[line["update"], line["ff_ratio"]] for line in train if "ff_ratio" in line],
+        "train_loss": [[line["update"], line["loss"]] for line in train],
         "devices": fabric.world_size,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(fitted.record.seconds, 1),
         "provenance": provenance(),
     }
-    if fabric.is_global_zero:
-        save_weights(fitted.model, folder / "model.safetensors")
-        draw(folder / "curves.png", fitted.record.lines, f"{config.recipe}, {config.method}", dataset.evaluated_on)
-        write_json(folder / "result.json", result)
-    fabric.barrier()
-    return Finished(folder, result, fitted.model)
 
 
 def load_data(config: Config, place: Place) -> Dataset:
@@ -139,23 +158,3 @@ def load_model(folder: Path, place: Place | None = None, dataset: Dataset | None
     model = build_model(config, config.stages[max(stage, 0)], dataset)
     model.load_state_dict(state["model"])
     return model, f"checkpoint after {reached.updates} updates"
-
-
-def read_config(folder: Path) -> Config:
-    """The config of a run folder."""
-    return from_dict(_read_json(folder, "config.json"))
-
-
-def read_place(folder: Path) -> Place:
-    """Where a run took place."""
-    return Place(**_read_json(folder, "place.json"))
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    path = folder / name
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} is not a run folder: it has no {name}")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as wrong:
-        raise ValueError(f"{path} is damaged: {wrong}") from None

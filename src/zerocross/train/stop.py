@@ -20,13 +20,14 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
     Attributes:
         exit_code: 128 + the signal: 130 for SIGINT, 143 for SIGTERM.
-        position: Where it stopped.
+        saved: False where the input path cannot be entered in the middle of an epoch (DALI): the epoch is repeated.
     """
 
-    def __init__(self, number: int, position: Position) -> None:
-        super().__init__(f"stopped by signal {number} after {position.updates} updates")
+    def __init__(self, number: int, updates: int, *, saved: bool) -> None:
+        where = "and saved" if saved else "and will repeat this epoch, which its reader cannot enter in the middle"
+        super().__init__(f"stopped after {updates} updates, {where}")
         self.exit_code = 128 + number
-        self.position = position
+        self.saved = saved
 
 
 class Stop:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zerocross.data.dataset import Dataset
 from zerocross.train.config import Task
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -24,10 +25,8 @@ def build_loss(task: Task, teacher: nn.Module | None) -> Loss:
             return F.cross_entropy(model(x), y, label_smoothing=task.label_smoothing)
 
         return classification
-    if task.name != "distillation":
-        raise ValueError(f"task.name is {task.name!r}; it can be 'classification' or 'distillation'")
     if teacher is None:
-        raise ValueError("distillation needs a teacher: set task.teacher to a run folder, or to module:function")
+        raise ValueError("distillation needs a teacher: hand one to fit(teacher=...)")
 
     def distillation(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         del y  # the teacher's word replaces the label's
@@ -38,12 +37,12 @@ def build_loss(task: Task, teacher: nn.Module | None) -> Loss:
     return distillation
 
 
-def load_teacher(task: Task, num_classes: int, load_run: Callable[[Path], nn.Module]) -> nn.Module | None:
+def load_teacher(task: Task, dataset: Dataset, load_run: Callable[[Path], nn.Module]) -> nn.Module | None:
     """The teacher that a task names, frozen and in evaluation mode; None where there is none to load.
 
     Args:
         task: Its `teacher` is a run folder of ours, or "module:function"; its `teacher_weights` a state dict.
-        num_classes: What the teacher must tell apart.
+        dataset: Whose inputs the teacher must take, and whose classes it must tell apart.
         load_run: Loads the network of a run folder.
     """
     if task.name != "distillation":
@@ -54,25 +53,48 @@ def load_teacher(task: Task, num_classes: int, load_run: Callable[[Path], nn.Mod
         teacher = _from_function(task.teacher, task.teacher_weights)
     else:
         teacher = load_run(Path(task.teacher))
-    outputs = [m.out_features for m in teacher.modules() if isinstance(m, nn.Linear)]
-    if outputs and outputs[-1] != num_classes:
-        raise ValueError(f"the teacher {task.teacher} tells {outputs[-1]} classes apart, the data have {num_classes}")
-    return teacher.eval().requires_grad_(False)
+    teacher.eval().requires_grad_(False)
+    check_fits(teacher, dataset, f"the teacher {task.teacher}")
+    return teacher
+
+
+def check_fits(network: nn.Module, dataset: Dataset, what: str) -> None:
+    """Refuse a network that does not take a dataset's inputs, or does not give one logit per class."""
+    was_training = network.training
+    x = torch.zeros(1, *dataset.input_size)
+    try:
+        with torch.no_grad():
+            shape = tuple(network.eval()(x).shape)
+    except RuntimeError as wrong:
+        raise ValueError(
+            f"{what} does not take the inputs of {dataset.name}, {tuple(x.shape[1:])}: {_brief(wrong)}"
+        ) from wrong
+    finally:
+        network.train(was_training)
+    if shape != (1, dataset.num_classes):
+        raise ValueError(f"{what} gives {shape[1:]} outputs; {dataset.name} has {dataset.num_classes} classes")
 
 
 def _from_function(name: str, weights: str | None) -> nn.Module:
     module_name, _, function_name = name.partition(":")
+    if weights is None:
+        raise ValueError(
+            f"task.teacher {name!r} builds a network with random weights, which teach nothing: give it a state dict by "
+            "--set task.teacher_weights=FILE (.safetensors or .pt)"
+        )
     try:
         build: Any = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as missing:
+        teacher = build()
+    except Exception as wrong:  # whatever someone else's module does
         raise ValueError(
-            f"task.teacher {name!r} cannot be imported ({missing}); it is read as module:function"
-        ) from None
-    teacher = build()
+            f"task.teacher {name!r} is read as module:function, and failed: {type(wrong).__name__}: {_brief(wrong)}"
+        ) from wrong
     if not isinstance(teacher, nn.Module):
         raise ValueError(f"task.teacher {name!r} gave a {type(teacher).__name__}, not a network (nn.Module)")
-    if weights is not None:
+    try:
         teacher.load_state_dict(read_weights(Path(weights)))
+    except RuntimeError as wrong:
+        raise ValueError(f"{weights} does not fit the teacher {name!r}: {_brief(wrong)}") from wrong
     return teacher
 
 
@@ -80,8 +102,16 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """A state dict from .safetensors, or from a torch file read with weights_only (no pickle is run)."""
     if not path.is_file():
         raise FileNotFoundError(2, "No such file of weights", str(path))
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
 
-        return load_file(path)
-    return torch.load(path, weights_only=True, map_location="cpu")
+            return load_file(path)
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as wrong:  # a broken file fails in many ways, all of which mean the same
+        raise ValueError(f"{path} is not a readable state dict: {_brief(wrong)}") from wrong
+
+
+def _brief(wrong: BaseException) -> str:
+    """The beginning of an error's message, on one line."""
+    return " ".join(str(wrong).split())[:160]

@@ -37,6 +37,7 @@ def evaluate(
         filled = torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])]) if len(x) < size else x
         logits = (forward or model)(_in_format(filled, x))[: len(x)].float()
         right = logits.topk(min(5, logits.shape[1])).indices == y[:, None]
+        right &= ~logits.isnan().any(dim=1, keepdim=True)  # topk ranks NaN first: no answer is not a right one
         loss = F.cross_entropy(logits, y, reduction="sum")
         sums += torch.stack([loss, right[:, 0].sum(), right.sum(), torch.ones_like(y).sum()]).double()
     model.train(was_training)

@@ -1,0 +1,53 @@
+"""The two small files that say what a run is and where it takes place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zerocross.train.config import Config, build_part, from_dict
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run takes place: all that a resumed run needs besides its config, and that does not decide its result.
+
+    Args:
+        data_dir: Where the datasets are.
+        devices: How many processes on this machine, one device each.
+        nodes: How many machines.
+        accelerator: "auto", "cpu" or "cuda".
+        tensorboard: Whether event files are written.
+    """
+
+    data_dir: str | None = None
+    devices: int = 1
+    nodes: int = 1
+    accelerator: str = "auto"
+    tensorboard: bool = False
+
+
+def read_config(folder: Path) -> Config:
+    """The config of a run folder."""
+    return from_dict(read_json(folder, "config.json"))
+
+
+def read_place(folder: Path) -> Place:
+    """Where a run took place."""
+    return build_part(Place, read_json(folder, "place.json"), "place.json: ")
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON file of a run folder, or an error that names it."""
+    path = folder / name
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is not a run folder: it has no {name}")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as wrong:
+        raise ValueError(f"{path} is damaged: {wrong}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is damaged: it does not hold a JSON object")
+    return values

@@ -1,0 +1,183 @@
+"""Every model of the registry: its exact count of binary weights, its shapes, and what its modes share."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from zerocross.models import create, names, options
+from zerocross.models.registry import MODELS
+from zerocross.nn import BinaryConv2d, BinaryLinear, sign, summary
+
+SMALL = {  # smaller inputs for the networks made for 224 x 224
+    "birealnet18": (3, 64, 64),
+    "birealnet34": (3, 64, 64),
+    "reactnet_a": (3, 64, 64),
+}
+CLASSES = {"digits_net": 10, "birealnet20": 10, "audio_mlp": 10}
+BIG = ["birealnet18", "birealnet34"]
+FAST = ["digits_net", "birealnet20", "audio_mlp"]
+SAMPLE = [pytest.param(name, marks=[pytest.mark.slow] if name in BIG else []) for name in names()]
+BINARY_WEIGHTS = {
+    "birealnet20": 267_264,
+    "birealnet18": 10_985_472,
+    "birealnet34": 21_086_208,
+    "reactnet_a": 28_253_184,
+    "audio_mlp": 2 * 256 * 256 + 256 * 10,
+}
+
+
+def batch(name, size=2):
+    return torch.randn(size, *SMALL.get(name, MODELS[name].input_shape))
+
+
+def binary_layers(model):
+    return [module for module in model.modules() if isinstance(module, BinaryConv2d | BinaryLinear)]
+
+
+@pytest.mark.parametrize(("name", "count"), BINARY_WEIGHTS.items())
+def test_binary_weights_are_as_many_as_published(name, count):
+    with torch.device("meta"):
+        assert summary(create(name)).total.binary == count
+        for binarize in ("activations", "none"):
+            assert summary(create(name, binarize=binarize)).total.binary == 0
+
+
+@pytest.mark.parametrize("name", names())
+def test_logits_have_one_column_per_class(name):
+    for settings, classes in (({}, CLASSES.get(name, 1000)), ({"classes": 7}, 7)):
+        with torch.device("meta"):
+            model = create(name, **settings)
+            assert model(batch(name)).shape == (2, classes)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_only_signs_enter_the_binary_layers_and_only_signs_are_in_them(name):
+    model = create(name)
+    tensors = [layer.weight.detach() for layer in binary_layers(model)]
+    for layer in binary_layers(model):
+        layer.register_forward_pre_hook(lambda _, args: tensors.append(args[0]))
+    with torch.no_grad():
+        model(batch(name))
+    assert len(tensors) == 2 * len(binary_layers(model)) > 0
+    for tensor in tensors:
+        assert (tensor.abs() == 1).all()
+        assert 0.02 < (tensor > 0).float().mean() < 0.98
+
+
+@pytest.mark.parametrize("name", names())
+def test_binary_and_real_macs_say_which_layers_are_binary(name):
+    size = (1, *MODELS[name].input_shape)
+    with torch.device("meta"):
+        binary, real = (summary(create(name, binarize=mode), size) for mode in ("both", "none"))
+    kinds = {row.name: row.kind for row in binary.rows}
+    for row in binary.rows:
+        assert (row.binary_macs or 0) > 0 if kinds[row.name].startswith("Binary") else row.binary_macs == 0
+    assert real.total.binary_macs == 0
+    assert (binary.total.binary_macs or 0) + (binary.total.real_macs or 0) == real.total.real_macs
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("binarize", ["both", "activations", "none"])
+@pytest.mark.parametrize("weights", ["theta", "latent"])
+def test_every_parameter_learns_in_every_mode(name, binarize, weights):
+    scale = "channel_mean" if weights == "latent" else "learned"
+    model = create(name, binarize=binarize, weights=weights, scale=scale)
+    model(batch(name, 8)).square().mean().backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.any() or key.endswith("norms.3.weight"), key
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_second_stage_takes_the_signs_of_the_first(name):
+    first = create(name, binarize="activations")
+    state = first.state_dict()
+    for weights in ("theta", "latent"):
+        second = create(name, weights=weights)
+        second.load_state_dict(state)
+        for key, module in second.named_modules():
+            if isinstance(module, BinaryConv2d | BinaryLinear):
+                assert torch.equal(module.binary_weight(), sign(state[f"{key}.weight"]))
+        first.load_state_dict(second.state_dict())  # the keys and shapes are the same both ways
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "reactnet_a"])
+def test_the_full_precision_twin_has_the_same_keys(name):
+    with torch.device("meta"):
+        modes = [set(create(name, binarize=mode).state_dict()) for mode in ("both", "activations", "none")]
+    assert modes[0] == modes[1] == modes[2]
+
+
+def test_reactnets_twin_lacks_the_thresholds_alone():
+    with torch.device("meta"):
+        both, none = (set(create("reactnet_a", binarize=mode).state_dict()) for mode in ("both", "none"))
+    assert none < both
+    assert all(key.endswith((".sign1.shift", ".sign2.shift")) for key in both - none)
+
+
+@pytest.mark.parametrize("size", [32, 30, 33])
+@pytest.mark.parametrize("shortcut", ["subsample", "pool", "conv"])
+def test_shortcuts_fit_even_and_odd_sizes(shortcut, size):
+    model = create("birealnet20", shortcut=shortcut)
+    assert model(torch.randn(2, 3, size, size)).shape == (2, 10)
+
+
+def test_parameter_free_shortcuts_pass_their_input_on():
+    from zerocross.models.birealnet import make_shortcut
+
+    x = torch.randn(2, 4, 6, 6)
+    for kind, expected in (("subsample", x[:, :, ::2, ::2]), ("pool", nn.functional.avg_pool2d(x, 2))):
+        y = make_shortcut(kind, 4, 8, 2)(x)
+        assert torch.equal(y[:, :4], expected)
+        assert not y[:, 4:].any()
+        assert make_shortcut(kind, 4, 4, 1)(x) is x
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("birealnet21", {}, "did you mean 'birealnet20'"),
+        ("birealnet20", {"shortcuts": "pool"}, "has no option 'shortcuts'; it has binarize, .*did you mean 'shortcut'"),
+        ("birealnet20", {"shortcut": "average"}, "must be one of subsample, pool, conv"),
+        ("birealnet20", {"binarize": "weights"}, "must be one of both, activations, none"),
+        ("birealnet20", {"activation": "relu"}, "every sign would be"),
+        ("birealnet20", {"scale": "channel_mean"}, "always 1"),
+        ("audio_mlp", {"depth": 1}, "at least 2"),
+    ],
+)
+def test_wrong_names_and_settings_are_explained(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        create(name, **settings)
+
+
+def test_options_are_what_create_takes():
+    settings = options("birealnet20")
+    assert settings["binarize"] == "both"
+    assert settings["classes"] == 10
+    twin = create("birealnet20", **settings)
+    assert twin.state_dict().keys() == create("birealnet20").state_dict().keys()
+
+
+def test_models_are_the_same_after_the_same_seed_and_a_deepcopy():
+    models = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        models.append(create("birealnet20").eval())
+    models.append(copy.deepcopy(models[0]))
+    x = batch("birealnet20")
+    assert torch.equal(models[0](x), models[1](x))
+    assert torch.equal(models[0](x), models[2](x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["birealnet20", "reactnet_a"])
+@pytest.mark.parametrize("binarize", ["both", "activations", "none"])
+def test_compiled_without_graph_breaks_equals_eager(name, binarize):
+    model = create(name, binarize=binarize).eval()
+    x = batch(name)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, fullgraph=True)(x), model(x), rtol=1e-3, atol=1e-3)

@@ -1,0 +1,88 @@
+"""The compiled step takes the signs of the eager one, without building code for every alpha."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from reference.optimizer_table import make_grads, make_params, run, swinging
+from zerocross.optim import GradientFilter, Schedule, set_field
+from zerocross.optim.gradient_filter import _compiled_filter
+
+builds = torch._dynamo.utils.counters["stats"]
+
+
+def test_compiled_and_eager_take_the_same_signs_and_one_build_serves_every_alpha():
+    params, twin = make_params(torch.float64), make_params(torch.float64)
+    groups = lambda ps: [{"params": ps[0], "alpha": 0.02}, {"params": ps[1], "alpha": 0.6, "gamma": 0.7}]  # noqa: E731
+    compiled, eager = GradientFilter(groups(params), compile=True), GradientFilter(groups(twin))
+    decay = Schedule("cosine", total=300)
+    run(compiled, params, range(1))
+    run(eager, twin, range(1))
+    before = builds["unique_graphs"]
+    for step in range(1, 300):
+        for optimizer, ps in ((compiled, params), (eager, twin)):
+            set_field(optimizer.param_groups, "lr", decay.factor(step))
+            run(optimizer, ps, range(step, step + 1))
+        assert all(torch.equal(p, q) for p, q in zip(params, twin, strict=True))
+    for p in params:  # what cannot be seen from signs: a gradient of zero, and one that is not a number
+        p.grad = torch.zeros_like(p)
+    compiled.param_groups[0]["lr"] = 0.0
+    signs = [p.detach().clone() for p in params]
+    compiled.step()
+    assert torch.equal(params[0], signs[0])
+    assert builds["unique_graphs"] == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_zero_keeps_its_sign_in_every_precision(dtype: torch.dtype):
+    param = nn.Parameter(torch.tensor([1, -1, 1, -1, 1, -1] * 20, dtype=dtype))
+    optimizer = GradientFilter([param], compile=True, nonfinite="ignore")
+    param.grad = torch.tensor([0, 0, 1, 1, -1, -1] * 20, dtype=dtype)
+    optimizer.step()
+    assert param.tolist() == [1, -1, -1, -1, 1, 1] * 20
+    param.grad = torch.full_like(param, float("nan"))
+    optimizer.step()
+    assert (param.abs() == 1).all()
+    assert optimizer.state[param]["g"].dtype == torch.float32
+
+
+@pytest.mark.slow
+def test_over_a_thousand_float32_steps_nearly_no_sign_differs():
+    """Rounding differs (fused multiply-add), so that a g within rounding of zero may be read either way."""
+    gradients = swinging(1000, 2000)
+    one, other = (nn.Parameter(torch.ones(2000)) for _ in range(2))
+    compiled, eager = GradientFilter([one], compile=True), GradientFilter([other])
+    differing = 0
+    for grad in gradients.float():
+        one.grad = other.grad = grad
+        compiled.step()
+        eager.step()
+        differing += int((one != other).sum())
+    assert differing <= 2e-6 * 1000 * 2000
+
+
+@pytest.mark.slow
+def test_more_models_than_torch_would_compile_for_by_default():
+    for size in range(2, 14):
+        param = nn.Parameter(torch.ones(size, 3))
+        before = builds["unique_graphs"]
+        optimizer = GradientFilter([param], compile=True)
+        param.grad = torch.ones_like(param)
+        optimizer.step()
+        assert builds["unique_graphs"] == before + 1
+
+
+@pytest.mark.slow
+def test_gradients_that_come_and_go_are_built_for_once():
+    params = make_params()
+    optimizer = GradientFilter(params, compile=True)
+    run(optimizer, params, range(1))
+    for step in range(1, 9):
+        params[0].grad, params[1].grad = (None, make_grads(step, params)[1]) if step % 2 else make_grads(step, params)
+        before = builds["unique_graphs"]
+        optimizer.step()
+        assert builds["unique_graphs"] == before + (step == 1)
+    assert _compiled_filter() is _compiled_filter()

@@ -1,0 +1,148 @@
+"""How binary weights start: signs as handed over, zeros drawn once, and what a warm start is for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from reference.optimizer_table import OPTIMIZERS, Row, make_params, run
+from zerocross.filters import cascade, ema
+from zerocross.optim import GradientFilter, IIRGradientFilter, LatentSGD
+
+THETA = [pytest.param(row, id=name) for name, row in OPTIMIZERS.items() if row.kind == "theta" and not row.compiled]
+
+
+@pytest.mark.parametrize("row", THETA)
+def test_theta_starts_as_the_sign_of_what_is_handed_over(row: Row):
+    handed = torch.tensor([-2.5, -1e-45, 1e-45, 3e38, -1.0, 1.0])
+    param = nn.Parameter(handed.clone())
+    row.build([param])
+    assert param.tolist() == [-1, -1, 1, 1, -1, 1]
+
+
+@pytest.mark.parametrize("row", THETA)
+def test_construction_on_a_binary_model_changes_no_bit(row: Row):
+    params = [nn.Parameter(p.detach().sign()) for p in make_params()]
+    before = [p.detach().clone() for p in params]
+    where = [p.data_ptr() for p in params]
+    state = torch.get_rng_state()
+    row.build(params)
+    assert all(torch.equal(p, q) for p, q in zip(params, before, strict=True))
+    assert [p.data_ptr() for p in params] == where
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("row", THETA)
+def test_zeros_are_drawn_once_and_by_the_seed_alone(row: Row):
+    def drawn(seed: int, *, salt: int = 0, others_zero: bool = True, last: bool = False) -> torch.Tensor:
+        torch.manual_seed(salt)  # the global generator has no say, nor has what a rank did before
+        torch.rand(salt + 1)
+        first, param = nn.Parameter(torch.ones(3) * (not others_zero)), nn.Parameter(torch.zeros(20, 10, 3, 3))
+        param.data[0] = 5.0
+        param.data[0, 0, 0, 0] = -0.0  # a zero with a sign is a zero
+        if last:
+            param = nn.Parameter(param.detach().to(memory_format=torch.channels_last))
+        row.build([first, param], seed=seed)
+        return param.detach()
+
+    signs = drawn(3)
+    assert (signs.abs() == 1).all()
+    assert (signs[0].flatten()[1:] == 1).all()
+    assert abs(float(signs[1:].mean())) < 0.1
+    assert torch.equal(signs, drawn(3, salt=9))
+    assert torch.equal(signs, drawn(3, others_zero=False))
+    assert torch.equal(signs, drawn(3, last=True))
+    assert not torch.equal(signs, drawn(4))
+    pair = [nn.Parameter(torch.zeros(1000)), nn.Parameter(torch.zeros(1000))]
+    row.build(pair)
+    assert 0.4 < float((pair[0] == pair[1]).float().mean()) < 0.6  # two layers of one shape are drawn apart
+
+
+def test_a_zero_is_not_drawn_again():
+    """Zero gradients leave g at 0 for ever: the drawn sign stays."""
+    param = nn.Parameter(torch.zeros(500))
+    optimizer = GradientFilter([param])
+    signs = param.detach().clone()
+    for _ in range(5):
+        param.grad = torch.zeros(500)
+        optimizer.step()
+        assert torch.equal(param, signs)
+
+
+@pytest.mark.parametrize("build", [GradientFilter, lambda p: IIRGradientFilter(p, cascade(ema(0.1), ema(1e-3)))])
+def test_the_first_update_sets_theta_against_the_gradient(build):
+    params = make_params()
+    optimizer = build(params)
+    run(optimizer, params, range(1))
+    assert all(torch.equal(p, -p.grad.sign()) for p in params if p.grad is not None)
+
+
+def _noise(steps: int, size: int) -> torch.Tensor:
+    return torch.randn(steps, size, generator=torch.Generator().manual_seed(0))
+
+
+def _survivors(warm_start: float, steps: int, alpha: float = 1e-3, drift: float = 0.0) -> float:
+    """The fraction of trained signs that are still there after so many updates of noise around a mean of `drift`."""
+    param = nn.Parameter(torch.ones(20_000))
+    optimizer = GradientFilter([param], alpha=alpha, warm_start=warm_start)
+    for grad in _noise(steps, 20_000):
+        param.grad = grad + drift
+        optimizer.step()
+    return float((param == 1).float().mean())
+
+
+def test_without_a_warm_start_half_of_all_trained_signs_flip_at_once():
+    assert _survivors(0.0, steps=1) == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_warm_start_keeps_trained_signs_through_the_first_updates():
+    alpha = 1e-3
+    c = 3 * math.sqrt(alpha / 2)
+    assert _survivors(c, steps=1) == 1.0
+    assert _survivors(c, steps=100) > 0.999
+    # A gradient that disagrees on average takes the sign over in the end: 300 steps, a third of the window.
+    assert _survivors(c, steps=300, drift=1.0) < 0.001
+
+
+def test_a_warm_start_has_the_size_of_the_first_gradient():
+    for scale in (1e-6, 1.0, 1e6):
+        param = nn.Parameter(torch.tensor([1.0, -1.0, 1.0, -1.0]))
+        optimizer = GradientFilter([param], warm_start=0.5, alpha=1e-20)
+        param.grad = scale * torch.tensor([3.0, 3.0, -3.0, 3.0])
+        optimizer.step()
+        assert optimizer.state[param]["g"] == pytest.approx(torch.tensor([-1.5, 1.5, -1.5, 1.5]) * scale)
+
+
+# ---- latent weights
+
+
+def test_a_latent_start_at_zero_has_random_signs_and_no_size():
+    param = nn.Parameter(torch.zeros(1000))
+    LatentSGD([param], start=0)
+    assert 0.4 < float((param > 0).float().mean()) < 0.6
+    assert (param.abs() == torch.finfo(torch.float32).tiny).all()
+    handed = nn.Parameter(torch.tensor([-3.0, 2.0]))
+    LatentSGD([handed], start=0)
+    assert handed.sign().tolist() == [-1, 1]
+
+
+def test_a_latent_start_is_rescaled_or_left():
+    left, scaled = make_params(), make_params()
+    LatentSGD(left)
+    LatentSGD(scaled, start=0.3)
+    for p, q, r in zip(left, make_params(), scaled, strict=True):
+        assert torch.equal(p, q)
+        assert float(r.detach().std(correction=0)) == pytest.approx(0.3)
+        assert torch.equal(r.sign(), q.sign())
+
+
+def test_a_constant_cannot_be_rescaled():
+    param = nn.Parameter(torch.ones(3, 2))
+    optimizer = LatentSGD(make_params(), start=0.1)
+    with pytest.raises(ValueError, match=r"parameter of shape \(3, 2\) is constant: initialise it first, or take start=0"):
+        optimizer.add_param_group({"params": param})
+    assert len(optimizer.param_groups) == 1
+    assert torch.equal(param, torch.ones(3, 2))

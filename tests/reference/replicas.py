@@ -1,0 +1,39 @@
+"""One of two processes that train the same small network on different data, averaging gradients over gloo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from zerocross.nn import BinaryLinear
+from zerocross.optim import GradientFilter, HybridOptimizer, split_params
+
+
+def work(rank: int, folder: str, ranks: int) -> None:
+    """Train for 12 steps and leave every tensor of model and optimizer in `rank<n>.pt`."""
+    torch.set_num_threads(1)
+    meeting = (Path(folder) / "meeting").as_uri()
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
+    torch.manual_seed(100 + rank)  # ranks draw differently, as they do for augmentation
+    model = nn.Sequential(nn.Linear(6, 8), BinaryLinear(8, 8), nn.Tanh(), BinaryLinear(8, 8), nn.Linear(8, 3))
+    for name, p in model.named_parameters():
+        torch.nn.init.constant_(p, 0.0 if name == "1.weight" else 0.5)  # zeros to draw, alike on both
+        if name == "3.weight":
+            p.data[:, ::2] = -1.0
+    network = DistributedDataParallel(model)
+    split = split_params(model)
+    binary = GradientFilter(split.binary, alpha=0.05, ff_every=1)
+    optimizer = HybridOptimizer(binary, torch.optim.SGD([*split.real, *split.real_no_decay], lr=0.05), model)
+    drawn = model.get_parameter("1.weight").detach().clone()
+    for _ in range(12):
+        optimizer.zero_grad()
+        x = torch.randn(16, 6)
+        nn.functional.cross_entropy(network(x), (x[:, 0] > 0).long()).backward()
+        optimizer.step()
+    state = {f"{i}.{key}": value for i, s in optimizer.state_dict()["state"].items() for key, value in s.items()}
+    saved = {"drawn": drawn, "data": x, "model": model.state_dict(), "state": state}
+    torch.save(saved, Path(folder) / f"rank{rank}.pt")
+    distributed.destroy_process_group()

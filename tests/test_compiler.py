@@ -1,0 +1,57 @@
+"""torch.compile where it can work, and the same function with one warning where it cannot."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch._inductor import config, cpp_builder
+
+from zerocross import compiler
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    caches = (compiler.available, compiler._warn_once, cpp_builder.cpp_compiler_search)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@config.patch({"cpp.cxx": ("no-such-compiler",)})
+def test_without_a_compiler_the_function_stays_and_it_is_said_once():
+    assert not compiler.available()
+    with pytest.warns(UserWarning, match=r"no C\+\+ compiler found: running eagerly.*install g\+\+ or clang\+\+") as heard:
+        assert compiler.compiled(double) is double
+        assert compiler.compiled(double, dynamic=True) is double
+    assert len(heard) == 1
+    assert heard[0].filename == __file__
+
+
+@config.patch({"cpp.cxx": ("no-such-compiler",)})
+def test_code_for_other_devices_needs_no_compiler_here():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiler.compiled(double, needs_cpp=False) is not double
+
+
+def test_with_a_compiler_the_function_is_compiled(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", lambda: "g++")
+    assert compiler.available()
+    seen = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]):
+        seen.append(graph)
+        return graph.forward
+
+    function = compiler.compiled(double, backend=backend)
+    assert torch.equal(function(torch.ones(3)), torch.full((3,), 2.0))
+    assert len(seen) == 1
