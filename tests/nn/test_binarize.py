@@ -12,6 +12,11 @@ import zerocross
 from zerocross.nn import BinaryConv2d, BinaryLinear, binarize, sign
 
 
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
 def small():
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1),
@@ -76,6 +81,17 @@ def test_mode_dtype_and_frozen_parameters_are_kept():
     assert not layer.weight.requires_grad
     assert not layer.bias.requires_grad
     assert not layer.training
+
+
+def test_channels_last_weights_stay_so():
+    model = small()
+    for name in ("3", "5"):
+        layer = model.get_submodule(name)
+        assert isinstance(layer, nn.Conv2d)
+        layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+    for kind in ("theta", "latent"):
+        weights = [p for p in binarize(model, weights=kind).model.parameters() if p.shape == (8, 8, 3, 3)]
+        assert [p.is_contiguous(memory_format=torch.channels_last) for p in weights] == [True]
 
 
 def test_exact_zeros_draw_a_sign_that_is_the_same_each_time():
@@ -163,6 +179,25 @@ def test_a_weight_tied_to_a_layer_that_stays_real_stays_real():
     binary, report = binarize(model)
     assert fates(report)["1"] == ("kept real", "weight tied to 0, which is not converted")
     assert binary.get_submodule("1").weight is binary.get_submodule("0").weight
+
+
+def test_a_shared_bias_ties_nothing_else():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].bias = model[0].bias
+    binary, report = binarize(model)
+    assert fates(report)["1"] == ("binary", "")
+    assert binary.get_submodule("1").bias is binary.get_submodule("0").bias
+
+
+def test_the_filter_optimizer_takes_a_converted_model():
+    model, report = binarize(small(), scale="learned")
+    split = zerocross.split_params(model)
+    optimizer = zerocross.GradientFilter(split.binary)
+    for _ in range(3):
+        model(torch.randn(4, 3, 5, 5)).square().sum().backward()
+        optimizer.step()
+    assert sum(parameter.numel() for parameter in split.binary) == report.weights("binary")
+    assert all((parameter.abs() == 1).all() for parameter in split.binary)
 
 
 def test_a_model_that_is_one_layer():

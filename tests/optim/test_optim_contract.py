@@ -143,11 +143,11 @@ def test_arguments_that_all_share_are_checked(row: Row):
         row.build([{"params": set(make_params())}])
     with pytest.raises(ValueError, match="empty"):
         row.build([])
-    with pytest.raises(ValueError, match="conv.weight is torch.complex64; binary weights are trained in"):
+    with pytest.raises(ValueError, match=r"conv.weight is torch.complex64; binary weights are trained in"):
         row.build([("conv.weight", nn.Parameter(torch.ones(2, dtype=torch.complex64)))])
+    params = make_params()
+    params[1].data[0, 0] = NAN
     with pytest.raises(ValueError, match=r"parameter 1, shape \(5, 7\), holds NaN or infinity"):
-        params = make_params()
-        params[1].data[0, 0] = NAN
         row.build(params)
 
 
@@ -417,7 +417,9 @@ def test_raise_names_the_parameter_and_changes_nothing(row: Row, bad: float):
         before, counter = bits(optimizer, params), optimizer.param_groups[0]["step"]
         params[1].grad = torch.zeros_like(params[1])
         params[1].grad[2, 3:5] = bad
-        with pytest.raises(ValueError, match=r"gradient of 'head.weight' holds 2 NaN or infinite values of 35; no state"):
+        with pytest.raises(
+            ValueError, match=r"gradient of 'head.weight' holds 2 NaN or infinite values of 35; no state"
+        ):
             optimizer.step()
         assert_same_bits(before, bits(optimizer, params))
         assert optimizer.param_groups[0]["step"] == counter

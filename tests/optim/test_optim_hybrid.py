@@ -119,7 +119,11 @@ def test_a_gap_names_the_parameters_and_frozen_ones_are_listed():
 @pytest.mark.parametrize(
     ("weights", "binary", "says"),
     [
-        ("latent", GradientFilter, r"GradientFilter was given latent weights: body.weight, body2.weight, fc.weight; build"),
+        (
+            "latent",
+            GradientFilter,
+            r"GradientFilter was given latent weights: body.weight, body2.weight, fc.weight; build",
+        ),
         ("theta", LatentSGD, r"LatentSGD was given theta weights: body.weight, .*off -1 and \+1"),
         ("theta", adam, r"Adam was given theta weights: body.weight, .*off -1 and \+1"),
     ],
@@ -220,7 +224,7 @@ def test_resumed_it_goes_on_to_the_bit(way: str, dtype: torch.dtype):
     for layer in (model.body, model.body2, model.fc):
         layer.weight.data = layer.weight.data.to(dtype)
         layer.register_forward_pre_hook(lambda layer, args: (args[0].to(layer.weight.dtype),))
-        layer.register_forward_hook(lambda layer, args, out: out.float())
+        layer.register_forward_hook(lambda *call: call[-1].float())
     twin = copy.deepcopy(model)
     optimizer = build(model)
     train(model, optimizer, range(4))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import signal
 from torch import Tensor, nn
 
-from reference.optimizer_table import drive, swinging
+from reference.optimizer_table import designed, drive, swinging
 from reference.optimizers import cascade as naive_cascade
 from reference.optimizers import direct_form, latent_sgd
 from zerocross.filters import IIRFilter, cascade, ema, from_sgd
@@ -92,9 +92,7 @@ def test_latent_weights_take_the_signs_of_the_filter_whatever_their_rate(decay: 
 @given(alpha=discounts, gamma=discounts, lr=st.floats(-3, 3).map(lambda e: 10.0**e), decay=st.sampled_from([*DECAYS]))
 def test_latent_weights_take_the_signs_of_the_filter(alpha: float, gamma: float, lr: float, decay: str):
     filtered = path_of(lambda p: GradientFilter(p, alpha=alpha, gamma=gamma), decay=DECAYS[decay])
-    latent = path_of(
-        lambda p: LatentSGD(p, lr=lr, weight_decay=alpha / lr, gamma=gamma, start=0), decay=DECAYS[decay]
-    )
+    latent = path_of(lambda p: LatentSGD(p, lr=lr, weight_decay=alpha / lr, gamma=gamma, start=0), decay=DECAYS[decay])
     assert differing(filtered, -latent) == 0
 
 
@@ -130,9 +128,9 @@ def test_in_float32_the_cascade_is_safer_than_the_direct_form():
 
 
 FILTERS = {
-    "butterworth": IIRFilter.from_sos(signal.butter(4, 0.05, output="sos")),
-    "bessel": IIRFilter.from_sos(signal.bessel(3, 0.02, output="sos", norm="phase")),
-    "chebyshev": IIRFilter.from_sos(signal.cheby2(5, 40, 0.1, output="sos")),
+    "butterworth": designed(signal.butter(4, 0.05, output="sos")),
+    "bessel": designed(signal.bessel(3, 0.02, output="sos", norm="phase")),
+    "chebyshev": designed(signal.cheby2(5, 40, 0.1, output="sos")),
     "six-fold": cascade(*[ema(0.01)] * 6),
     "first order": ema(1e-3),
     "integrator": from_sgd(0.1, momentum=0.9, weight_decay=0.0),
@@ -180,8 +178,8 @@ def test_the_real_torch_sgd_is_a_filter_optimizer(sgd: dict):
     ("filt", "most"),
     [
         (from_sgd(0.1, 0.9, 1e-4), 2e-5),
-        (IIRFilter.from_sos(signal.butter(2, 1e-3, output="sos")), 2e-5),
-        (IIRFilter.from_sos(signal.butter(4, 1e-4, output="sos")), 2e-5),
+        (designed(signal.butter(2, 1e-3, output="sos")), 2e-5),
+        (designed(signal.butter(4, 1e-4, output="sos")), 2e-5),
     ],
 )
 def test_a_slow_filter_is_right_on_float32_weights(filt: IIRFilter, most: float):

@@ -82,5 +82,5 @@ def test_a_field_is_set_from_its_first_value():
         assert [group["lr"] for group in groups] == [0.2 * factor, 0.4 * factor]
     set_field(groups, "weight_decay", 2.0)
     assert groups[0]["weight_decay"] == 2e-4
-    with pytest.raises(ValueError, match="no field 'alpha'; it has .*lr, weight_decay"):
+    with pytest.raises(ValueError, match=r"no field 'alpha'; it has .*lr, weight_decay"):
         set_field(groups, "alpha", 0.5)

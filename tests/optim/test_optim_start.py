@@ -142,7 +142,9 @@ def test_a_latent_start_is_rescaled_or_left():
 def test_a_constant_cannot_be_rescaled():
     param = nn.Parameter(torch.ones(3, 2))
     optimizer = LatentSGD(make_params(), start=0.1)
-    with pytest.raises(ValueError, match=r"parameter of shape \(3, 2\) is constant: initialise it first, or take start=0"):
+    with pytest.raises(
+        ValueError, match=r"parameter of shape \(3, 2\) is constant: initialise it first, or take start=0"
+    ):
         optimizer.add_param_group({"params": param})
     assert len(optimizer.param_groups) == 1
     assert torch.equal(param, torch.ones(3, 2))

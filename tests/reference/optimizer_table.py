@@ -51,6 +51,11 @@ def _fixed(filt: IIRFilter) -> Callable[..., BinaryOptimizer]:
     return lambda params, **more: IIRGradientFilter(params, filt, **more)
 
 
+def designed(sections: Any) -> IIRFilter:
+    """The filter of a scipy design (whose type says that it could be many things)."""
+    return IIRFilter.from_sos(sections)
+
+
 _RANGES = (
     ({"alpha": 0.0}, r"alpha is 0.0; it must lie in \(0, 1\]"),
     ({"alpha": 1.5}, "alpha is 1.5"),
@@ -59,7 +64,12 @@ _RANGES = (
     ({"gamma": 1.01}, "gamma is 1.01"),
     ({"warm_start": -1.0}, "warm_start is -1.0"),
 )
-_LATENT_RANGES = (
+_LATENTdef designed(sections: Any) -> IIRFilter:
+    """The filter of a scipy design (whose type says that it could be many things)."""
+    return IIRFilter.from_sos(sections)
+
+
+_RANGES = (
     ({"lr": 0.0}, "lr is 0.0; it must be positive"),
     ({"gamma": 2.0}, "gamma is 2.0"),
     ({"weight_decay": -1e-4}, "weight_decay is -0.0001"),
@@ -74,7 +84,7 @@ OPTIMIZERS: dict[str, Row] = {
     "filter-warm": Row(_filtered(alpha=0.02, warm_start=0.3), own={"alpha": 0.3}),
     "filter-compiled": Row(_filtered(alpha=0.02, compile=True), own={"alpha": 0.3, "gamma": 0.7}, compiled=True),
     "iir-averages": Row(_fixed(cascade(ema(0.1), ema(0.02))), schedulable=False),
-    "iir-butterworth": Row(_fixed(IIRFilter.from_sos(butter(3, 0.1, output="sos"))), schedulable=False),
+    "iir-butterworth": Row(_fixed(designed(butter(3, 0.1, output="sos"))), schedulable=False),
     "latent": Row(_latent(start=0.01), kind="latent", own={"lr": 0.5, "gamma": 0.3}, wrong=_LATENT_RANGES),
     "latent-switches": Row(
         _latent(clip=0.1, clip_gradient=0.09, start=0.0, lr=0.2, weight_decay=0.01), kind="latent", own={"clip": 0.05}

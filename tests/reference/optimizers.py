@@ -13,10 +13,9 @@ def signs_against(values: Array, theta: Array) -> Array:
     return np.where(values == 0, theta, np.where(values < 0, 1.0, -1.0))
 
 
-def cascade(gradients: Array, alphas: Array, gamma: float, theta: Array, g: Array | float = 0.0) -> tuple[Array, Array]:
+def cascade(gradients: Array, alphas: Array, gamma: float, theta: Array) -> tuple[Array, Array]:
     """Eqs. 11-13 with an alpha per step: theta and g after each gradient."""
-    m, thetas, gs = np.zeros_like(theta), [], []
-    g = np.zeros_like(theta) + g
+    m, g, thetas, gs = np.zeros_like(theta), np.zeros_like(theta), [], []
     for x, alpha in zip(gradients, alphas, strict=True):
         m = (1 - gamma) * m + gamma * x  # Eq. 11
         g = (1 - alpha) * g + alpha * m  # Eq. 12

@@ -28,12 +28,12 @@ def work(rank: int, folder: str, ranks: int) -> None:
     binary = GradientFilter(split.binary, alpha=0.05, ff_every=1)
     optimizer = HybridOptimizer(binary, torch.optim.SGD([*split.real, *split.real_no_decay], lr=0.05), model)
     drawn = model.get_parameter("1.weight").detach().clone()
-    for _ in range(12):
+    data = torch.randn(12, 16, 6)
+    for x in data:
         optimizer.zero_grad()
-        x = torch.randn(16, 6)
         nn.functional.cross_entropy(network(x), (x[:, 0] > 0).long()).backward()
         optimizer.step()
     state = {f"{i}.{key}": value for i, s in optimizer.state_dict()["state"].items() for key, value in s.items()}
-    saved = {"drawn": drawn, "data": x, "model": model.state_dict(), "state": state}
+    saved = {"drawn": drawn, "data": data, "model": model.state_dict(), "state": state}
     torch.save(saved, Path(folder) / f"rank{rank}.pt")
     distributed.destroy_process_group()

@@ -28,6 +28,7 @@ COMMANDS = {
     "models": "models",
     "data": "data",
     "filter": "filter",
+    "bench": "bench",
 }
 
 for _name, _module in COMMANDS.items():

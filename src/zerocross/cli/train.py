@@ -139,10 +139,12 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
     1 for a failed run, 130 or 143 for a stopped one, 0 in processes other than the first: what all of them meet
     together, the first one tells.
     """
+    import lightning_fabric  # before its logger is silenced, since it sets the level itself
+
     from zerocross import train
 
+    logging.getLogger(lightning_fabric.__name__).setLevel(logging.WARNING)
     first = os.environ.get("LOCAL_RANK", "0") == "0"
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
     go_on = f"go on with: zerocross train --resume {folder}"
     try:

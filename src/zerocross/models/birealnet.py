@@ -77,9 +77,7 @@ class BiRealNet(nn.Module):
         stem: the layers before the first group; they give widths[0] channels.
         classes: outputs of the head.
         shortcut: what the shortcut does where the size halves, see `make_shortcut`.
-        activation: after each sum: ``"hardtanh"``, ``"prelu"`` (a slope per channel), ``"none"``, or ``"relu"`` (in the
-            full-precision twin only). None: `default_activation` with binary activations, relu without.
-        default_activation: see there.
+        activation: after each sum, see `choose_activation`.
         head_norm: a batch norm between the pooled features and the linear layer.
     """
 
@@ -91,20 +89,12 @@ class BiRealNet(nn.Module):
         stem: nn.Module,
         classes: int,
         shortcut: str,
-        activation: str | None,
-        default_activation: str,
+        activation: str,
         *,
         head_norm: bool,
     ) -> None:
         super().__init__()
-        activation = activation or ("relu" if style.binarize == "none" else default_activation)
         check_choice("shortcut", shortcut, SHORTCUTS)
-        check_choice("activation", activation, ACTIVATIONS)
-        if activation == "relu" and style.binarize != "none":
-            raise ValueError(
-                "activation = 'relu' before a sign: what a ReLU lets through is never negative, so every sign would be "
-                "+1; use 'hardtanh', 'prelu' or 'none'"
-            )
         self.stem = stem
         self.stem_activation = make_activation(activation, widths[0])
         blocks = []
@@ -131,32 +121,61 @@ def make_activation(kind: str, channels: int) -> nn.Module:
     return {"hardtanh": nn.Hardtanh, "relu": nn.ReLU, "none": nn.Identity}[kind]()
 
 
+def choose_activation(style: Style, activation: str | None, default: str) -> str:
+    """Return the activation to use: the default of a binary network, and relu of its full-precision twin, for None.
+
+    ``"hardtanh"``, ``"prelu"`` (a slope per channel), ``"none"``, and without signs ``"relu"``.
+    """
+    activation = activation or ("relu" if style.binarize == "none" else default)
+    check_choice("activation", activation, ACTIVATIONS)
+    if activation == "relu" and style.binarize != "none":
+        raise ValueError(
+            "activation = 'relu' before a sign: what a ReLU lets through is never negative, so every sign would be +1; "
+            "use 'hardtanh', 'prelu' or 'none'"
+        )
+    return activation
+
+
 def birealnet20(
     style: Style,
     *,
     classes: int = 10,
-    shortcut: str = "subsample",
+    shortcut: str = "pool",
     activation: str | None = None,
     head_norm: bool = True,
 ) -> nn.Module:
-    """Bi-RealNet-20 for 3 x 32 x 32 images: 18 binary convolutions of 16, 32 and 64 channels."""
+    """Bi-RealNet-20 for 3 x 32 x 32 images: 18 binary convolutions of 16, 32 and 64 channels.
+
+    The paper leaves shortcut, activation and head unsaid. Shortcut and activation were chosen on validation data (5,000
+    training images held out, the filter, 2 epochs, seed 0): pool + prelu 46.1 %, pool + hardtanh 40.6 %, subsample +
+    hardtanh 39.1 %. The head is IR-Net's (Qin et al., CVPR 2020), whose shortcut and activation are the third.
+
+    Args:
+        style: what is binary, and how.
+        classes: outputs.
+        shortcut: see `make_shortcut`.
+        activation: see `choose_activation`; None is prelu, or relu in the full-precision twin.
+        head_norm: a batch norm before the linear layer.
+    """
+    activation = choose_activation(style, activation, "prelu")
     stem = _small_stem(3, 16)
-    return BiRealNet(
-        style, (16, 32, 64), (6, 6, 6), stem, classes, shortcut, activation, "hardtanh", head_norm=head_norm
-    )
+    return BiRealNet(style, (16, 32, 64), (6, 6, 6), stem, classes, shortcut, activation, head_norm=head_norm)
 
 
 def birealnet18(
     style: Style, *, classes: int = 1000, shortcut: str = "conv", activation: str | None = None, head_norm: bool = False
 ) -> nn.Module:
-    """Bi-RealNet-18 for 3 x 224 x 224 images: 16 binary convolutions of 64 to 512 channels."""
+    """Bi-RealNet-18 for 3 x 224 x 224 images: 16 binary convolutions of 64 to 512 channels.
+
+    The arguments are those of `birealnet20`; the defaults are Bi-Real Net's own, without activation.
+    """
     return _imagenet(style, (4, 4, 4, 4), classes, shortcut, activation, head_norm=head_norm)
 
 
 def birealnet34(
     style: Style, *, classes: int = 1000, shortcut: str = "conv", activation: str | None = None, head_norm: bool = False
 ) -> nn.Module:
-    """Bi-RealNet-34 for 3 x 224 x 224 images: 32 binary convolutions of 64 to 512 channels."""
+    """Bi-RealNet-34 for 3 x 224 x 224 images: 32 binary convolutions, otherwise as `birealnet18`."""
     return _imagenet(style, (6, 8, 12, 6), classes, shortcut, activation, head_norm=head_norm)
 
 
@@ -170,10 +189,22 @@ def digits_net(
     activation: str | None = None,
     head_norm: bool = True,
 ) -> nn.Module:
-    """A small Bi-Real network for the 1 x 8 x 8 images of scikit-learn's digits: groups of `width` and twice that."""
-    widths, depths = (width, 2 * width), (depth, depth)
+    """A small Bi-Real network for the 1 x 8 x 8 images of scikit-learn's digits: two groups, the second twice as wide.
+
+    Args:
+        style: what is binary, and how.
+        classes: outputs.
+        width: channels of the first group.
+        depth: binary convolutions in each group.
+        shortcut: as in `birealnet20`, like the two that follow.
+        activation: see there.
+        head_norm: see there.
+    """
+    activation = choose_activation(style, activation, "hardtanh")
     stem = _small_stem(1, width)
-    return BiRealNet(style, widths, depths, stem, classes, shortcut, activation, "hardtanh", head_norm=head_norm)
+    return BiRealNet(
+        style, (width, 2 * width), (depth, depth), stem, classes, shortcut, activation, head_norm=head_norm
+    )
 
 
 def _small_stem(in_channels: int, width: int) -> nn.Module:
@@ -183,8 +214,8 @@ def _small_stem(in_channels: int, width: int) -> nn.Module:
 def _imagenet(
     style: Style, depths: Sequence[int], classes: int, shortcut: str, activation: str | None, *, head_norm: bool
 ) -> nn.Module:
-    widths = (64, 128, 256, 512)
+    activation = choose_activation(style, activation, "none")
     stem = nn.Sequential(
         nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), nn.BatchNorm2d(64), nn.MaxPool2d(3, stride=2, padding=1)
     )
-    return BiRealNet(style, widths, depths, stem, classes, shortcut, activation, "none", head_norm=head_norm)
+    return BiRealNet(style, (64, 128, 256, 512), depths, stem, classes, shortcut, activation, head_norm=head_norm)

@@ -116,10 +116,15 @@ def binarize(
 
 
 def _owns_weights(module: nn.Module) -> bool:
-    own = module.parameters(recurse=False)
     if isinstance(module, ParametrizationList):
         return False  # it belongs to the module that it computes a weight for
-    return is_parametrized(module) or any(isinstance(p, UninitializedParameter) or p.dim() >= 2 for p in own)
+    return is_parametrized(module) or isinstance(module, LazyModuleMixin) or bool(_weights(module))
+
+
+def _weights(module: nn.Module) -> list[nn.Parameter]:
+    """Return a module's own matrices and kernels, with what a parametrization makes them from."""
+    own = module.parameters(recurse=is_parametrized(module))
+    return [p for p in own if not isinstance(p, UninitializedParameter) and p.dim() >= 2]
 
 
 def _skipped(model: nn.Module, patterns: list[str]) -> set[str]:
@@ -174,7 +179,7 @@ def _spread_over_ties(layers: dict[str, nn.Module], reasons: dict[str, str]) -> 
     """A weight shared with a layer that stays real stays real everywhere."""
     owners: dict[int, list[str]] = {}
     for name, module in layers.items():
-        for parameter in module.parameters(recurse=False):
+        for parameter in _weights(module):
             owners.setdefault(id(parameter), []).append(name)
     for names in owners.values():
         real = [name for name in names if name in reasons]
@@ -217,10 +222,8 @@ def _start(w: Tensor, weights: str) -> Tensor:
 
 def _row(name: str, module: nn.Module, reason: str | None) -> BinarizedLayer:
     done = "binary" if reason is None else "already binary" if reason == "already binary" else "kept real"
-    own = [p for p in module.parameters(recurse=is_parametrized(module)) if not isinstance(p, UninitializedParameter)]
-    matrices = sum(p.numel() for p in own if p.dim() >= 2)
     why = "" if reason in {None, "already binary"} else str(reason)
-    return BinarizedLayer(name or "(model)", type(module).__name__, matrices, done, why)
+    return BinarizedLayer(name or "(model)", type(module).__name__, sum(p.numel() for p in _weights(module)), done, why)
 
 
 def _replace(model: nn.Module, new: dict[int, nn.Module]) -> nn.Module:

@@ -64,9 +64,13 @@ class _BinaryWeight(nn.Module):
             bias.zero_()
 
     @torch.no_grad()
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        if self.binary_kinds["weight"] == "theta":  # the state of a real or latent twin leaves its signs
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
+        # The state of a real or latent twin leaves its signs, and the mean of its magnitudes as a learned scale.
+        weight = state_dict.get(f"{prefix}weight")
+        if self.scale is not None and weight is not None:
+            state_dict.setdefault(f"{prefix}scale", weight.abs().flatten(1).mean(1))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if self.binary_kinds["weight"] == "theta":
             self.weight.copy_(sign(self.weight))
 
     def binary_weight(self) -> Tensor:

@@ -215,12 +215,17 @@ def _binary_input(module: nn.Module, x: Tensor, signs: list[Tensor]) -> bool:
 def _as_it_was(model: nn.Module) -> Iterator[None]:
     """Put back the training flags, the buffers and the random state on leaving."""
     training = {module: module.training for module in model.modules()}
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    buffers = [
+        (module, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
     try:
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
         for module, flag in training.items():
             module.training = flag
-        for buffer, before in buffers:
+        for module, name, buffer, before in buffers:
+            module._buffers[name] = buffer  # a forward may have put another tensor in its place
             buffer.copy_(before)

@@ -63,5 +63,6 @@ class Stop:
             return False
         asked = torch.tensor(self.signal or 0, device=self.fabric.device)
         torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
-        self.signal = int(asked) or None
-        return self.signal is not None
+        if agreed := int(asked):  # a signal that came in the meantime stays noted for the next time
+            self.signal = agreed
+        return agreed != 0

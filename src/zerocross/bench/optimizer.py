@@ -1,0 +1,265 @@
+"""The cost of an optimizer's step in one run: GradientFilter beside torch's SGD and Adam, in time and in memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import SGD, Adam, Optimizer
+
+from zerocross import models
+from zerocross.optim import GradientFilter, split_params
+
+TARGET_COMPILED = 1.45  # the compiled step takes at most this many times the fused SGD's
+TARGET_DEFAULT = 1.0  # the default step takes at most this many times the foreach SGD's
+TARGET_COUNTING = 0.10  # counting flips costs at most this share of a step, spread over ff_every steps
+
+Shapes = Sequence[tuple[int, ...]]
+_NEVER = sys.maxsize
+_SGD: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
+_QUIET = {"nonfinite": "ignore", "ff_every": _NEVER}
+
+BUILDERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
+    "sgd": lambda params: SGD(params, **_SGD, foreach=False),
+    "sgd-foreach": lambda params: SGD(params, **_SGD, foreach=True),
+    "sgd-fused": lambda params: SGD(params, **_SGD, fused=True),
+    "adam-fused": lambda params: Adam(params, fused=True),
+    "filter": GradientFilter,
+    "compiled": lambda params: GradientFilter(params, compile=True),
+}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One kind of step: whose it is, and what is switched on for it."""
+
+    label: str
+    builder: str
+    settings: dict[str, Any]
+
+
+CONTENDERS: dict[str, Contender] = {
+    "sgd": Contender("SGD", "sgd", {}),
+    "sgd-foreach": Contender("SGD, foreach", "sgd-foreach", {}),
+    "sgd-fused": Contender("SGD, fused", "sgd-fused", {}),
+    "adam-fused": Contender("Adam, fused", "adam-fused", {}),
+    "filter": Contender("GradientFilter", "filter", _QUIET),
+    "filter-raise": Contender("  nonfinite='raise'", "filter", {**_QUIET, "nonfinite": "raise"}),
+    "filter-counting": Contender("  counting flips", "filter", {**_QUIET, "ff_every": 1}),
+    "compiled": Contender("GradientFilter, compiled", "compiled", _QUIET),
+    "compiled-raise": Contender("  nonfinite='raise'", "compiled", {**_QUIET, "nonfinite": "raise"}),
+    "compiled-counting": Contender("  counting flips", "compiled", {**_QUIET, "ff_every": 1}),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A ratio that was promised, and what it is."""
+
+    claim: str
+    value: float
+    limit: float
+
+    @property
+    def met(self) -> bool:
+        """Whether the promise holds in this run."""
+        return self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class OptimizerTimes:
+    """What was measured: for each of `CONTENDERS`, seconds of every step, and bytes for each weight."""
+
+    weights: int
+    rounds: int
+    threads: int
+    ff_every: int  # GradientFilter's default
+    load: tuple[float, float]  # the machine's load average before and after
+    seconds: dict[str, list[float]]
+    state_bytes: dict[str, float]  # kept between steps
+    temporary_bytes: dict[str, float | None]  # on top while a step runs; None: not measured
+
+    def median(self, key: str) -> float:
+        """The median of the seconds of a step."""
+        return statistics.median(self.seconds[key])
+
+    def ratio(self, key: str, rival: str, of: Callable[[list[float]], float] = statistics.median) -> float:
+        """Median over median, or another figure of both."""
+        return of(self.seconds[key]) / of(self.seconds[rival])
+
+    def counting_share(self, key: str, of: Callable[[list[float]], float] = statistics.median) -> float:
+        """What counting flips costs, as a share of a step, spread over ff_every steps."""
+        return (self.ratio(f"{key}-counting", key, of) - 1) / self.ff_every
+
+    def targets(self, of: Callable[[list[float]], float] = statistics.median) -> list[Target]:
+        """The promises, with the medians of this run (or with another figure, such as the fastest step)."""
+        every = f"every {self.ff_every} steps"
+        return [
+            Target("compiled step, x fused SGD", self.ratio("compiled", "sgd-fused", of), TARGET_COMPILED),
+            Target("default step, x foreach SGD", self.ratio("filter", "sgd-foreach", of), TARGET_DEFAULT),
+            Target(f"counting flips {every}, share of a step", self.counting_share("filter", of), TARGET_COUNTING),
+            Target("the same, of a compiled step", self.counting_share("compiled", of), TARGET_COUNTING),
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in plain values for a file."""
+        steps = {
+            key: {
+                "label": " ".join(contender.label.split()),
+                "median_ms": 1e3 * self.median(key),
+                "fastest_ms": 1e3 * min(self.seconds[key]),
+                "times_sgd_fused": self.ratio(key, "sgd-fused"),
+                "times_sgd_foreach": self.ratio(key, "sgd-foreach"),
+                "state_bytes_per_weight": self.state_bytes[key],
+                "temporary_bytes_per_weight": self.temporary_bytes[key],
+            }
+            for key, contender in CONTENDERS.items()
+        }
+        targets = [
+            {"claim": t.claim, "median": t.value, "fastest": f.value, "limit": t.limit, "met": t.met}
+            for t, f in zip(self.targets(), self.targets(min), strict=True)
+        ]
+        head = {name: getattr(self, name) for name in ("weights", "rounds", "threads", "ff_every", "load")}
+        return {**head, "steps": steps, "targets": targets}
+
+
+def reactnet_shapes() -> list[tuple[int, ...]]:
+    """The shapes of ReActNet-A's binary weights: 31 tensors, 28,253,184 weights."""
+    with torch.device("meta"):  # shapes without memory
+        return [tuple(p.shape) for p in split_params(models.create("reactnet_a")).binary]
+
+
+def measure(
+    shapes: Shapes | None = None,
+    rounds: int = 40,
+    *,
+    threads: int = 2,
+    memory: bool = True,
+    say: Callable[[str], object] = str,
+) -> OptimizerTimes:
+    """Time a step of every contender, one after the other in each round, in an order drawn anew.
+
+    Args:
+        shapes: Of the weights; ReActNet-A's unless given.
+        rounds: Timed steps of each contender, >= 1.
+        threads: Of torch, while this runs.
+        memory: Whether to measure temporary memory, too: a process of its own for each contender, Linux only.
+        say: Told what is going on.
+    """
+    if rounds < 1 or threads < 1:
+        raise ValueError(f"{rounds} rounds on {threads} threads: both must be at least 1")
+    shapes = reactnet_shapes() if shapes is None else shapes
+    weights = sum(torch.Size(shape).numel() for shape in shapes)
+    before, load = torch.get_num_threads(), _load()
+    torch.set_num_threads(threads)
+    try:
+        say("building and compiling the contenders (up to a minute)")
+        optimizers = _build(shapes)
+        ff_every = optimizers["filter"].ff_every  # type: ignore[attr-defined]
+        say(f"timing {rounds} steps of each, in turn")
+        seconds = _interleaved(optimizers, rounds)
+    finally:
+        torch.set_num_threads(before)
+    temporary: dict[str, float | None] = dict.fromkeys(CONTENDERS)
+    if memory:
+        say("measuring memory, each contender in a process of its own")
+        temporary = {key: _elsewhere(key, shapes, weights) for key in CONTENDERS}
+    states = {key: _state_bytes(optimizer) / weights for key, optimizer in optimizers.items()}
+    return OptimizerTimes(
+        weights=weights,
+        rounds=rounds,
+        threads=threads,
+        ff_every=ff_every,
+        load=(load, _load()),
+        seconds=seconds,
+        state_bytes={key: states[contender.builder] for key, contender in CONTENDERS.items()},
+        temporary_bytes=temporary,
+    )
+
+
+def _build(shapes: Shapes, names: Sequence[str] = tuple(BUILDERS)) -> dict[str, Optimizer]:
+    generator = torch.Generator().manual_seed(0)
+    # No step changes a gradient, so that all can read the same.
+    grads = [1e-3 * torch.randn(shape, generator=generator) for shape in shapes]
+    built = {}
+    for name in names:
+        params = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+        built[name] = BUILDERS[name](params)
+    return built
+
+
+def _step(optimizer: Optimizer, contender: Contender) -> float:
+    """The seconds of one step."""
+    for name, value in contender.settings.items():
+        setattr(optimizer, name, value)
+    began = time.perf_counter()
+    optimizer.step()
+    return time.perf_counter() - began
+
+
+def _interleaved(optimizers: dict[str, Optimizer], rounds: int) -> dict[str, list[float]]:
+    order, shuffle = list(CONTENDERS), random.Random(0).shuffle  # noqa: S311 - nothing here is secret
+    for _ in range(2):  # makes state, compiles, and touches all memory
+        for contender in CONTENDERS.values():
+            _step(optimizers[contender.builder], contender)
+    seconds: dict[str, list[float]] = {key: [] for key in CONTENDERS}
+    for _ in range(rounds):
+        shuffle(order)
+        for key in order:
+            seconds[key].append(_step(optimizers[CONTENDERS[key].builder], CONTENDERS[key]))
+    return seconds
+
+
+def _load() -> float:
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+
+
+# ---- memory
+
+
+def _state_bytes(optimizer: Optimizer) -> int:
+    kept = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in kept)
+
+
+def _elsewhere(key: str, shapes: Shapes, weights: int) -> float | None:
+    """`temporary_memory` for each weight, in a new process: memory that a process once had it may not give back."""
+    code = f"from zerocross.bench.optimizer import temporary_memory as t; print(t({key!r}, {list(shapes)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return None if (said := done.stdout.strip()) == "None" else int(said) / weights
+
+
+def temporary_memory(key: str, shapes: Shapes) -> int | None:
+    """By how many bytes this process grows while one step runs, above what it keeps; None where Linux does not say."""
+    if not Path("/proc/self/clear_refs").exists():
+        return None
+    torch.set_num_threads(1)
+    contender = CONTENDERS[key]
+    optimizer = _build(shapes, [contender.builder])[contender.builder]
+    for _ in range(2):
+        _step(optimizer, contender)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what is free, but not given back, would hide what the step takes
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the highest figure so far
+    kept = _status("VmRSS")
+    _step(optimizer, contender)
+    return max(0, _status("VmHWM") - kept)
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))

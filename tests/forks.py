@@ -1,0 +1,191 @@
+"""Real `zerocross` processes, quickly: one process imports everything once, and forks for each command.
+
+A forked command is a process like any other (it can be killed with SIGKILL, stopped with SIGTERM, fill a disk), but does
+not spend five seconds on imports. `Forks` is the test's side; the file run as a script is the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Command:
+    """One `zerocross ...` that runs."""
+
+    forks: Forks
+    pid: int
+    output: Path
+
+    def wait(self, timeout: float = 120.0) -> int:
+        """Its exit code, or minus the signal that ended it."""
+        code = self.forks.ask(wait=self.pid, timeout=timeout)
+        if code is None:
+            self.kill(signal.SIGKILL)
+            raise TimeoutError(f"still running after {timeout} s; it said: {self.said()}")
+        return code
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid, number)
+
+    def is_running(self) -> bool:
+        return self.forks.ask(wait=self.pid, timeout=0.0) is None
+
+    def said(self) -> str:
+        return self.output.read_text(encoding="utf-8")
+
+
+class Forks:
+    """Starts commands in processes of their own."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        self.server = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self._count = 0
+
+    def ask(self, **request: Any) -> Any:
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        return json.loads(self.server.stdout.readline())
+
+    def start(self, folder: Path, *argv: object, patch: str = "", **environment: str) -> Command:
+        """Start `zerocross argv...` in a folder; `patch` is Python that runs in the process before."""
+        self._count += 1
+        output = folder / f"output-{self._count}.txt"
+        pid = self.ask(
+            argv=[str(word) for word in argv], cwd=str(folder), output=str(output), patch=patch, environment=environment
+        )
+        return Command(self, pid, output)
+
+    def start_two(self, folder: Path, *argv: object, patch: str = "") -> list[Command]:
+        """Start two processes of one run as torchrun would."""
+        port = str(free_port())
+        return [
+            self.start(
+                folder, *argv, patch=patch, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+                GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port, TORCHELASTIC_RUN_ID="test",
+            )
+            for rank in ("0", "1")
+        ]  # fmt: skip
+
+    def close(self) -> None:
+        assert self.server.stdin is not None
+        self.server.stdin.close()
+        self.server.wait(timeout=30)
+
+
+# A run of 33 updates in a second: a line of metrics for each, a checkpoint every 4.
+SMALL = (
+    "--epochs", "3", "--compile", "off", "--set", "model.options.width=4", "--set", "batch_size=128",
+    "--set", "log_every=1", "--set", "checkpoint_every=4",
+)  # fmt: skip
+
+
+# Each update takes a little longer, so that a signal meets the update that it is meant for.
+UNHURRIED = """
+import time
+from zerocross.train.record import Record
+write = Record.write
+def unhurried(self, *words, **values):
+    write(self, *words, **values)
+    time.sleep(0.02)
+Record.write = unhurried
+"""
+
+
+def updates(run: Path) -> int:
+    """How many updates a run has told of."""
+    path = run / "metrics.jsonl"
+    return path.read_text(encoding="utf-8").count('"train"') if path.exists() else 0
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """The lines of metrics without the one figure that two equal runs do not share."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [{key: value for key, value in line.items() if key != "images_per_second"} for line in lines]
+
+
+def bits(run: Path) -> tuple[bytes, list[dict[str, Any]]]:
+    """All of a finished run that another must repeat to the bit."""
+    return (run / "model.safetensors").read_bytes(), metrics(run)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(condition: Any, timeout: float = 120.0) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.002)
+
+
+def _serve() -> None:
+    ended: dict[int, int] = {}
+    answers = os.fdopen(os.dup(1), "w")
+    for text in sys.stdin:
+        request = json.loads(text)
+        if "wait" in request:
+            answer = _wait(ended, request["wait"], request["timeout"])
+        else:
+            answer = os.fork()
+            if answer == 0:
+                _become(request)
+                return
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _wait(ended: dict[int, int], pid: int, timeout: float) -> int | None:
+    deadline = time.monotonic() + timeout
+    while pid not in ended:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            ended[pid] = os.waitstatus_to_exitcode(status)
+        elif time.monotonic() > deadline:
+            return None
+        else:
+            time.sleep(0.005)
+    return ended[pid]
+
+
+def _become(request: dict[str, Any]) -> None:
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
+    sys.argv = ["zerocross", *request["argv"]]
+    exec(request["patch"], {})
+    sys.exit(app.run(request["argv"]))
+
+
+if __name__ == "__main__":
+    import matplotlib.pyplot as plt
+    import sklearn.datasets
+    import torch
+
+    import zerocross.train.run
+    from zerocross.cli import app
+
+    torch.set_num_threads(1)
+    _serve()

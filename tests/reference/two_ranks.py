@@ -1,0 +1,49 @@
+"""Data-parallel training of two ranks, naively, in one process: two half-batches, two batch statistics, one mean gradient."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from zerocross.data.dataset import Dataset
+from zerocross.train.build import build_model, build_optimizer
+from zerocross.train.config import Config
+
+
+def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[nn.Module, list[float]]:
+    """The network after so many updates, and the loss of each; running statistics are those of the first half."""
+    stage = config.stages[0]
+    model = build_model(config, stage, dataset)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = build_optimizer(model, config, stage)
+    first = [group["lr"] for group in optimizer.param_groups]
+    halves = [
+        dataset.train_batches(config.batch_size, seed=config.seed, rank=rank, world_size=2, channels_last=True)
+        for rank in (0, 1)
+    ]
+    total = stage.epochs * len(halves[0])
+    losses = []
+    model.train()
+    for epoch in range(stage.epochs):
+        for (x0, y0), (x1, y1) in zip(halves[0].epoch(epoch), halves[1].epoch(epoch), strict=True):
+            step = len(losses)
+            if step == updates:
+                return model, losses
+            for group, lr in zip(optimizer.param_groups, first, strict=True):
+                group["lr"] = lr * (1 + math.cos(math.pi * step / total)) / 2
+            other = copy.deepcopy(model)  # the second rank: the same weights, batch statistics of its own
+            loss0, loss1 = F.cross_entropy(model(x0), y0), F.cross_entropy(other(x1), y1)
+            loss0.backward()
+            loss1.backward()
+            for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+                assert mine.grad is not None
+                assert theirs.grad is not None
+                mine.grad = (mine.grad + theirs.grad) / 2
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float((loss0 + loss1).detach() / 2))
+    return model, losses

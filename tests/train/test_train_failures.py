@@ -1,0 +1,178 @@
+"""A full disk, missing data, a diverged loss, damaged checkpoints: one clear line, and what was good is kept."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from forks import SMALL, Forks, bits
+
+from zerocross.cli import app
+from zerocross.train import checkpoint
+
+# After three checkpoints the disk is full.
+FULL_LATER = """
+import errno, os
+sync, count = os.fsync, 0
+def full(number):
+    global count
+    count += 1
+    if count > 5:  # place.json, config.json, three checkpoints
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    sync(number)
+os.fsync = full
+"""
+
+
+def whole_checkpoints(run: Path) -> list[str]:
+    found = checkpoint.found(run / "checkpoints")
+    for path in found:
+        checkpoint.read(path)
+    return [path.name for path in found]
+
+
+@pytest.fixture(scope="session")
+def cut(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that a full disk ended in its second epoch, in a folder with what it said."""
+    folder = tmp_path_factory.mktemp("cut")
+    command = forks.start(folder, "train", *SMALL, "--out", "run", patch=FULL_LATER)
+    assert command.wait() == 1
+    (folder / "said.txt").write_text(command.said(), encoding="utf-8")
+    return folder
+
+
+def test_full_disk_keeps_the_last_checkpoints_and_says_so(cut: Path) -> None:
+    last = (cut / "said.txt").read_text(encoding="utf-8").strip().splitlines()[-1]
+    assert last.startswith("zerocross: No space left on device: the run cannot write to run; ")
+    assert last.endswith("go on with: zerocross train --resume run")
+    assert whole_checkpoints(cut / "run") == ["00-00000-0000008.pt", "00-00001-0000000.pt"]
+    assert not list(cut.rglob("*.part"))
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 90 kB: room for a run's beginning."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=90k", "none", str(disk)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("this user cannot mount a small file system")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_disk_that_really_is_full(forks: Forks, tmp_path: Path, tiny_disk: Path) -> None:
+    command = forks.start(tmp_path, "train", *SMALL, "--set", "model.options.width=6", "--out", "disk/run")
+    assert command.wait() == 1
+    assert "No space left on device" in command.said()
+    assert "Traceback" not in command.said()
+    assert not list(tiny_disk.rglob("*.part"))
+    whole_checkpoints(tiny_disk / "run")
+
+
+def test_missing_data_is_refused_before_a_folder_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ZEROCROSS_DATA", raising=False)
+    assert app.run(["train", "cifar10-birealnet20", "--data-dir", "nowhere", "--out", "run"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+NAN_LATER = """
+import zerocross.train.build as build
+made, count = build.build_loss, 0
+def build_loss(*words):
+    loss = made(*words)
+    def later(*words):
+        global count
+        count += 1
+        return loss(*words) * (float("nan") if count > 6 else 1)
+    return later
+build.build_loss = build_loss
+"""
+
+
+@pytest.mark.parametrize("method", ["filter", "torch-sgd"])  # the first refuses such gradients itself
+def test_diverged_loss_keeps_the_last_good_checkpoint(forks: Forks, tmp_path: Path, method: str) -> None:
+    command = forks.start(tmp_path, "train", *SMALL, "--method", method, "--out", "run", patch=NAN_LATER)
+    assert command.wait() == 1
+    last = command.said().strip().splitlines()[-1]
+    assert last.startswith("zerocross: training has diverged at update 6, epoch 1: ")
+    assert " The last good checkpoint is kept: run/checkpoints/00-00000-0000004.pt. " in last
+    assert "Traceback" not in command.said()
+    assert whole_checkpoints(tmp_path / "run") == ["00-00000-0000004.pt"]
+
+
+def test_two_processes_tell_of_divergence_once(forks: Forks, tmp_path: Path) -> None:
+    first, second = forks.start_two(
+        tmp_path, "train", *SMALL, "--method", "torch-sgd", "--set", "real.lr=1e30", "--out", "run"
+    )
+    assert first.wait() == 1
+    assert second.wait() == 0
+    assert first.said().count("zerocross:") == 1
+    assert second.said() == ""
+
+
+def damage(path: Path, how: str) -> None:
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    path.write_bytes(
+        {
+            "flipped": whole[:middle] + bytes(byte ^ 255 for byte in whole[middle : middle + 64]) + whole[middle + 64 :],
+            "truncated": whole[:middle],
+            "empty": b"",
+            "another": b"hello",
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("how", ["flipped", "truncated", "empty", "another"])
+def test_damaged_checkpoint_is_named_and_the_one_before_read(cut: Path, tmp_path: Path, how: str) -> None:
+    folder = shutil.copytree(cut / "run" / "checkpoints", tmp_path / "checkpoints")
+    before, last = checkpoint.found(folder)
+    damage(last, how)
+    state, damaged = checkpoint.newest(folder)
+    assert state is not None
+    assert state["position"]["batch"] == 8
+    assert len(damaged) == 1
+    assert damaged[0].startswith(f"checkpoint {last} is damaged: ")
+    assert "\n" not in damaged[0]
+    assert before.exists()
+
+
+def test_run_goes_on_from_before_a_damaged_checkpoint(
+    forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
+) -> None:
+    run = shutil.copytree(cut / "run", tmp_path / "run")
+    last = checkpoint.found(run / "checkpoints")[-1]
+    damage(last, "flipped")
+    command = forks.start(tmp_path, "train", "--resume", "run")
+    assert command.wait() == 0, command.said()
+    first = command.said().splitlines()[0]
+    assert first.startswith(f"checkpoint run/checkpoints/{last.name} is damaged: ")
+    assert first.endswith("; going on from the one before it")
+    assert bits(run) == bits(unbroken)
+
+
+def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
+    forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
+) -> None:
+    run = shutil.copytree(cut / "run", tmp_path / "run")
+    for path in checkpoint.found(run / "checkpoints"):
+        damage(path, "flipped")
+    command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 5", "count > 1"))
+    assert command.wait() == 1
+    assert command.said().count("; starting again") == 2
+    assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates are gone
+    command = forks.start(tmp_path, "train", "--resume", "run")
+    assert command.wait() == 0, command.said()
+    assert bits(run) == bits(unbroken)
