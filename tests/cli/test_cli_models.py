@@ -22,7 +22,7 @@ def test_one_model_is_shown_layer_by_layer_with_its_options(capsys):
     out = capsys.readouterr().out
     assert "blocks.17.conv" in out
     assert "267,264 binary weights" in out
-    assert "shortcut = 'subsample'" in out
+    assert "shortcut = 'pool'" in out
 
 
 def test_a_typing_error_is_one_line_and_exit_code_2(capsys):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from reference.optimizer_table import OPTIMIZERS, Row, assert_same_bits, bits, make_grads, make_params, run
+from zerocross.optim.base import all_finite
 
 ROWS = [
     pytest.param(row, id=name, marks=[pytest.mark.slow] if row.compiled else []) for name, row in OPTIMIZERS.items()
@@ -450,6 +451,46 @@ def test_skip_counts_and_leaves_no_trace(row: Row, bad: float):
     resumed.load_state_dict(optimizer.state_dict())
     assert resumed.skipped_steps == 3
     assert optimizer.state[params[0]]["flips"].dtype == torch.int64
+
+
+@pytest.mark.parametrize("row", [p for p in ROWS if not p.marks])
+def test_skip_does_not_wait_for_the_device_once_there_is_state(row: Row):
+    """On a device without data every read of a value is an error."""
+    (param,) = ghost = [nn.Parameter(torch.empty(4, 3, device="meta"))]
+    optimizer = row.build([nn.Parameter(torch.randn(4, 3))], nonfinite="ignore", ff_every=1)
+    optimizer.param_groups[0]["params"] = ghost
+    param.grad = torch.empty(4, 3, device="meta")
+    optimizer.step()
+    optimizer.nonfinite = "skip"
+    optimizer.step()
+    assert optimizer.param_groups[0]["skipped"].device.type == "meta"
+
+
+def test_finite_is_what_fits_its_own_precision():
+    large = torch.tensor([1e300, -1e300], dtype=torch.float64)
+    assert all_finite([large, torch.ones(2), torch.ones(0), torch.ones(1, dtype=torch.bfloat16)])
+    assert not all_finite([large, large.float()])
+    assert all_finite([torch.ones(0)])
+    for bad in (NAN, INF, -INF):
+        assert not all_finite([torch.ones(3), torch.tensor([1.0, bad, 2.0])])
+
+
+@of_theta
+def test_precisions_may_be_mixed_in_a_group(row: Row):
+    """1 / tiny of float64 does not fit into float32, nor that of float32 into float16."""
+    params = [
+        nn.Parameter(torch.ones(6, dtype=t)) for t in (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+    ]
+    optimizer = row.build(params, ff_every=1)
+    alone = nn.Parameter(torch.ones(6, dtype=torch.float64))
+    other = row.build([alone])
+    for step in range(12):
+        grad = (make_grads(step, [alone])[0] * 16).round()  # exact in all of them
+        for p in (*params, alone):
+            p.grad = grad.to(p.dtype)
+        optimizer.step()
+        other.step()
+    assert all(torch.equal(p.double(), alone) for p in params)
 
 
 @of_theta

@@ -64,12 +64,7 @@ _RANGES = (
     ({"gamma": 1.01}, "gamma is 1.01"),
     ({"warm_start": -1.0}, "warm_start is -1.0"),
 )
-_LATENTdef designed(sections: Any) -> IIRFilter:
-    """The filter of a scipy design (whose type says that it could be many things)."""
-    return IIRFilter.from_sos(sections)
-
-
-_RANGES = (
+_LATENT_RANGES = (
     ({"lr": 0.0}, "lr is 0.0; it must be positive"),
     ({"gamma": 2.0}, "gamma is 2.0"),
     ({"weight_decay": -1e-4}, "weight_decay is -0.0001"),

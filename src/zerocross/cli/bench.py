@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerocross.cli import bench_train
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -16,11 +18,7 @@ app = typer.Typer(help="Timings, each beside its rivals in the same run.", no_ar
 
 _QUICK = [(8, 8, 3, 3), (8, 8, 1, 1), (16, 8)]
 _HEADER = ("step", "median\nms", "fastest\nms", "x SGD\nfused", "x SGD\nforeach", "state\nbytes", "temp.\nbytes")
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `bench` a group while it has a single command."""
+app.command("train")(bench_train.command)
 
 
 @app.command()

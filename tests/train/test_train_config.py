@@ -1,0 +1,182 @@
+"""Configs: written down and read back unchanged, hashed by what decides, changed by dotted path with types kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerocross import methods
+from zerocross.train import Config, Data, Model, Real, Stage, Task, changed, from_dict, to_dict, with_method
+from zerocross.train.recipes import RECIPES, get
+
+positive = st.floats(1e-8, 1e3)
+options = st.dictionaries(
+    st.text("abc_", min_size=1), st.one_of(st.integers(), st.booleans(), st.none(), st.text()), max_size=3
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    method = draw(st.sampled_from(sorted(methods.METHODS)))
+    numbers = [key for key, value in methods.METHODS[method].hyperparameters.items() if not isinstance(value, str)]
+    chosen = st.dictionaries(st.sampled_from(numbers), positive, max_size=3)
+    stage = st.builds(
+        Stage, epochs=st.integers(1, 500), binarize=st.sampled_from(["both", "activations", "none"]), optimizer=chosen,
+        real=st.fixed_dictionaries({}, optional={"lr": positive, "schedule": st.sampled_from(["step", "linear"])}),
+    )  # fmt: skip
+    later = stage.map(lambda one: dataclasses.replace(one, init_from="previous"))
+    accumulate = draw(st.integers(1, 4))
+    return Config(
+        recipe=draw(st.text()),
+        data=draw(st.builds(Data, name=st.text(), validate=st.booleans(), options=options)),
+        model=draw(st.builds(Model, name=st.text(), options=options)),
+        task=draw(st.builds(Task, label_smoothing=st.floats(0, 0.9), teacher=st.none() | st.text())),
+        method=method,
+        optimizer=draw(chosen),
+        real=draw(st.builds(Real, name=st.sampled_from(["sgd", "adam"]), lr=positive, momentum=st.floats(0, 0.99))),
+        stages=(draw(stage), *draw(st.lists(later, max_size=2))),
+        batch_size=accumulate * draw(st.integers(1, 100)),
+        accumulate=accumulate,
+        seed=draw(st.integers(0, 2**40)),
+        precision=draw(st.sampled_from(["32", "bf16"])),
+    )
+
+
+@given(configs())
+def test_written_down_and_read_back_is_the_same(config: Config) -> None:
+    written = json.loads(json.dumps(to_dict(config)))
+    assert from_dict(written) == config
+    assert from_dict(written).hash == config.hash
+
+
+@given(configs(), st.text(), st.integers(1, 1000))
+def test_hash_knows_what_decides_the_result_and_nothing_else(config: Config, name: str, every: int) -> None:
+    renamed = dataclasses.replace(config, recipe=name, checkpoint_every=every)
+    assert renamed.hash == config.hash
+    assert dataclasses.replace(config, seed=config.seed + 1).hash != config.hash
+    assert dataclasses.replace(config, batch_size=2 * config.batch_size).hash != config.hash
+
+
+def test_hash_does_not_depend_on_how_a_number_is_written() -> None:
+    assert Config(real=Real(lr=1)).hash == Config(real=Real(lr=1.0)).hash
+    assert Config(optimizer={"alpha": 1}).hash == Config(optimizer={"alpha": 1.0}).hash
+    assert Config(optimizer={"alpha": 1e-3}).hash == Config().hash  # the default, said aloud
+
+
+def test_hash_is_the_same_in_every_version() -> None:
+    """The names of published results hang on it: a change here is a change of their names."""
+    assert Config().hash == "d9e1698b3052dd84"
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_recipes_are_valid_and_say_where_their_values_come_from(name: str) -> None:
+    recipe = get(name)
+    assert recipe.config.recipe == name
+    assert from_dict(to_dict(recipe.config)) == recipe.config
+    assert recipe.stated
+    assert recipe.assumed
+    assert len(recipe.summary) < 110
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        ("optimizer.alpha", "1e-4", 1e-4),
+        ("optimizer.alpha", "1", 1.0),
+        ("batch_size", "32", 32),
+        ("data.validate", "true", True),
+        ("data.validate", "False", False),
+        ("precision", "32", "32"),
+        ("precision", "bf16", "bf16"),
+        ("stages.0.epochs", "7", 7),
+        ("stages.0.binarize", "none", "none"),
+        ("stages.0.optimizer.alpha", "0.5", 0.5),
+        ("stages.0.real.schedule", "linear", "linear"),
+        ("model.options.width", "8", 8),
+        ("model.options.activation", "none", "none"),
+        ("data.options.reader", "pillow", "pillow"),
+        ("task.teacher", "runs/a", "runs/a"),
+        ("task.teacher", "none", None),
+        ("warmup_epochs", "2", 2.0),
+    ],
+)
+def test_set_takes_text_for_what_the_field_is(path: str, text: str, value: Any) -> None:
+    found: Any = to_dict(changed(Config(), {path: text}))
+    for name in path.split("."):
+        found = found[int(name)] if name.isdigit() else found[name]
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        ("optimizer.alhpa", "1", "did you mean 'alpha'?"),
+        ("optimiser.alpha", "1", "did you mean 'optimizer'?"),
+        ("real.momentm", "1", "did you mean 'momentum'?"),
+        ("stages.0.epoch", "1", "did you mean 'epochs'?"),
+        ("stages.0.real.momentun", "1", "did you mean 'momentum'?"),
+        ("stages.1.epochs", "1", "'1' is not one of 0..0"),
+        ("stages", "1", "names a section, not a value; it has 0"),
+        ("optimizer", "1", "names a section, not a value; it has alpha"),
+        ("seed.more", "1", "seed is a single value"),
+        ("real.lr", "fast", "real.lr is 'fast'; it can be a number"),
+        ("real.lr", "none", "real.lr is None; it can be a number"),
+        ("real.lr", "-1", "they must be positive"),
+        ("real.lr", "nan", "they must be positive"),
+        ("batch_size", "6.5", "batch_size is 6.5; it can be a whole number"),
+        ("batch_size", "0", "it must be at least 1"),
+        ("batch_size", "true", "it can be a whole number"),
+        ("accumulate", "3", "does not divide"),
+        ("data.validate", "1", "it can be true or false"),
+        ("precision", "16", "it can be '32', 'bf16'"),
+        ("stages.0.binarize", "all", "it can be 'both', 'activations', 'none'"),
+        ("stages.0.init_from", "previous", "the first has no previous one"),
+        ("stages.0.epochs", "0", "at least 1"),
+        ("task.name", "classify", "it can be 'classification', 'distillation'"),
+        ("task.label_smoothing", "1", "it must lie in [0, 1)"),
+        ("method", "latent", "did you mean 'latent-sgd'?"),
+        ("optimizer.alpha", "small", "optimizer.alpha is 'small'; it can be a number"),
+        ("optimizer.schedule", "cos", "it can be cosine, linear, constant, step"),
+        ("real.schedule", "cos", "it can be 'cosine', 'linear', 'constant', 'step'"),
+        ("warmup_epochs", "nan", "neither may be negative"),
+    ],
+)
+def test_set_refuses_with_one_line_that_helps(path: str, text: str, words: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the words are checked below, literally
+        changed(Config(), {path: text})
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_another_method_comes_with_its_own_hyperparameters() -> None:
+    config = Config(optimizer={"alpha": 0.5}, stages=(Stage(optimizer={"warm_start": 1.0}),))
+    for other in (
+        with_method(config, "latent-sgd"),
+        changed(config, {"optimizer.lr": "0.1", "method": "latent-sgd"}),  # in either order
+    ):
+        assert other.method == "latent-sgd"
+        assert other.optimizer == methods.METHODS["latent-sgd"].hyperparameters
+        assert other.stages[0].optimizer == {}
+    assert changed(config, {"method": "latent-sgd", "optimizer.clip": "1"}).optimizer["clip"] == 1.0
+    assert changed(config, {"method": "latent-sgd", "optimizer.clip": "none"}).optimizer["clip"] is None
+
+
+def test_unknown_keys_of_a_file_are_refused() -> None:
+    with pytest.raises(ValueError, match="there is no 'colour'"):
+        from_dict({**to_dict(Config()), "colour": "blue"})
+    with pytest.raises(ValueError, match="real.colour: there is no 'colour'"):
+        from_dict({"real": {"colour": "blue"}})
+
+
+def test_wrong_types_from_python_are_refused_too() -> None:
+    wrong: Any = "64"
+    with pytest.raises(ValueError, match="batch_size is '64'; it can be a whole number"):
+        Config(batch_size=wrong)
+    with pytest.raises(ValueError, match=r"method 'filter' has no hyperparameter 'lr'"):
+        Config(optimizer={"lr": 0.1})

@@ -1,0 +1,327 @@
+"""The loop: schedules per update, accumulation, stages, networks and streams of one's own, and going on in the middle."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from zerocross import data, train
+from zerocross.data.dataset import Dataset
+from zerocross.nn import BinaryLinear
+from zerocross.train import Config, Model, Real, Stage
+from zerocross.train.loop import RunError
+
+SMALL = Config(
+    model=Model("digits_net", {"width": 4}), stages=(Stage(epochs=2),), batch_size=128, log_every=1, compile="off"
+)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return data.load("digits")
+
+
+def lines(fitted: train.Fitted, field: str, stage: int = 0) -> list[float]:
+    return [line[field] for line in fitted.record.of("train") if line["stage"] == stage]
+
+
+def same_weights(one: nn.Module, other: nn.Module) -> bool:
+    state = other.state_dict()
+    return all(torch.equal(tensor, state[name]) for name, tensor in one.state_dict().items())
+
+
+# ---- schedules
+
+
+def test_alpha_and_lr_follow_their_schedules_update_by_update(digits: Dataset) -> None:
+    config = dataclasses.replace(
+        SMALL, optimizer={"alpha": 2e-3, "schedule": "cosine"}, real=Real(lr=0.05, schedule="linear")
+    )
+    fitted = train.fit(config, digits, show=False)
+    total = 22  # two epochs of 1438 // 128 updates
+    assert [line["update"] for line in fitted.record.of("train")] == list(range(total))
+    cosine = [2e-3 * (1 + math.cos(math.pi * i / total)) / 2 for i in range(total)]
+    assert lines(fitted, "alpha") == pytest.approx(cosine, rel=1e-12)
+    assert lines(fitted, "lr") == pytest.approx([0.05 * (1 - i / total) for i in range(total)], rel=1e-12)
+
+
+def test_warm_up_rises_to_the_full_value_before_the_decay(digits: Dataset) -> None:
+    config = dataclasses.replace(SMALL, warmup_epochs=0.5, real=Real(schedule="constant"))
+    lr = lines(train.fit(config, digits, show=False), "lr")
+    warmup = round(0.5 * 11)
+    assert lr[:warmup] == pytest.approx([0.1 * (i + 1) / (warmup + 1) for i in range(warmup)], rel=1e-12)
+    assert lr[warmup:] == [0.1] * (22 - warmup)
+
+
+# ---- accumulation
+
+
+class Plain(nn.Module):
+    """Without batch norm: a batch in parts is the same batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 8), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(x.flatten(1))))
+
+
+def test_accumulated_parts_equal_the_whole_batch_up_to_rounding(digits: Dataset) -> None:
+    results = []
+    for accumulate in (1, 2, 4):
+        torch.manual_seed(0)
+        config = dataclasses.replace(SMALL, accumulate=accumulate, stages=(Stage(epochs=1),))
+        results.append(train.fit(config, digits, model=Plain(), show=False))
+    whole = results[0]
+    for parts in results[1:]:
+        assert len(parts.record.of("train")) == len(whole.record.of("train")) == 11
+        assert lines(parts, "loss") == pytest.approx(lines(whole, "loss"), rel=1e-4)
+        for name, tensor in parts.model.state_dict().items():
+            torch.testing.assert_close(tensor, whole.model.state_dict()[name], rtol=1e-3, atol=1e-5)
+
+
+def test_an_update_takes_one_filter_step_however_many_parts_it_has(digits: Dataset) -> None:
+    """Samples that do not fill an update of whole parts are left out: 1438 = 11 * 128 + 30, 22 parts of 64, 11 updates."""
+    config = dataclasses.replace(SMALL, accumulate=2, stages=(Stage(epochs=1),))
+    fitted = train.fit(config, digits, show=False)
+    assert [line["update"] for line in fitted.record.of("train")] == list(range(11))
+    assert [line["update"] for line in fitted.record.of("eval")] == [11]
+
+
+# ---- stages
+
+TWO_STEPS = dataclasses.replace(
+    SMALL,
+    stages=(
+        Stage(epochs=2, binarize="activations"),
+        Stage(epochs=1, binarize="both", init_from="previous", optimizer={"warm_start": 1.0}),
+    ),
+)
+
+
+def test_signs_survive_the_change_of_stage_with_a_warm_start(digits: Dataset) -> None:
+    cold = dataclasses.replace(
+        TWO_STEPS, stages=(TWO_STEPS.stages[0], dataclasses.replace(TWO_STEPS.stages[1], optimizer={}))
+    )
+    first = {name: lines(train.fit(config, digits, show=False), "ff_ratio", stage=1)[0]
+             for name, config in (("warm", TWO_STEPS), ("cold", cold))}  # fmt: skip
+    assert first["warm"] < 0.01
+    assert 0.35 < first["cold"] < 0.65  # theta = -sign(gradient): half of what was learned is lost at once
+
+
+def test_a_stage_starts_from_the_signs_of_the_one_before(digits: Dataset) -> None:
+    real = train.fit(dataclasses.replace(TWO_STEPS, stages=TWO_STEPS.stages[:1]), digits, show=False)
+    frozen = dataclasses.replace(
+        TWO_STEPS.stages[1], optimizer={"warm_start": 1e9}, real={"lr": 1e-30, "weight_decay": 0.0}
+    )
+    both = train.fit(dataclasses.replace(TWO_STEPS, stages=(TWO_STEPS.stages[0], frozen)), digits, show=False)
+    before, after = real.model.state_dict(), both.model.state_dict()
+    for name, tensor in after.items():
+        if name.startswith("blocks") and "conv" in name:
+            assert set(tensor.unique().tolist()) <= {-1.0, 1.0}
+            assert torch.equal(tensor, torch.where(before[name] < 0, -1.0, 1.0))
+        elif name == "head.weight":
+            torch.testing.assert_close(tensor, before[name])
+
+
+def test_a_stage_without_init_from_starts_from_scratch(digits: Dataset) -> None:
+    again = dataclasses.replace(SMALL, stages=(Stage(epochs=1), Stage(epochs=1)))
+    fitted = train.fit(again, digits, show=False)
+    assert lines(fitted, "ff_ratio", 1)[0] > 0.35
+    assert lines(fitted, "loss", 1)[0] > lines(fitted, "loss", 0)[-1]
+
+
+# ---- going on in the middle
+
+
+class Noisy(nn.Module):
+    """Draws from every generator that a training loop may draw from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.drop = nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Dropout(0.3)
+        self.binary, self.last = BinaryLinear(16, 16, sign_input="clip"), nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = x + 0.1 * random.random() + 0.1 * float(np.random.rand())  # noqa: NPY002
+        return self.last(self.binary(self.drop(self.norm(self.first(x.flatten(1))))))
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+def interrupted_after(updates: int) -> Any:
+    """A stand-in for Display.advance that ends the run after so many updates."""
+
+    def advance(self: object, position: Any) -> None:
+        if position.updates == updates:
+            raise Interrupted
+
+    return advance
+
+
+def assert_goes_on_to_the_bit(config: Config, dataset: Dataset, folder: Path, cuts: list[int], model: Any = None) -> None:
+    """Cut a run at each of these updates, go on, and compare with a run in one piece."""
+
+    def own() -> nn.Module | None:
+        torch.manual_seed(1)
+        return model() if model is not None else None
+
+    whole = train.fit(config, dataset, model=own(), folder=folder / "whole", show=False)
+    for cut in cuts:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("zerocross.train.display.Display.advance", interrupted_after(cut))
+            with pytest.raises(Interrupted):
+                train.fit(config, dataset, model=own(), folder=folder / "cut", show=False)
+    parts = train.fit(config, dataset, model=own(), folder=folder / "cut", show=False)
+    assert same_weights(parts.model, whole.model)
+    for kind in ("train", "eval"):
+        mine, theirs = ([{k: v for k, v in line.items() if k != "images_per_second"} for line in run.record.of(kind)]
+                        for run in (parts, whole))  # fmt: skip
+        assert mine == theirs
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("filter", {"optimizer.warm_start": "1"}),
+        ("filter", {"real.name": "adam", "real.lr": "0.01", "accumulate": "2", "log_every": "3"}),
+        ("latent-sgd", {"optimizer.start": "0.5", "optimizer.clip": "1"}),
+        ("latent-sgd", {"optimizer.start": "0", "optimizer.clip_gradient": "1"}),
+        ("torch-sgd", {"task.label_smoothing": "0.1"}),
+    ],
+)
+def test_every_method_goes_on_to_the_bit(method: str, changes: dict[str, str], digits: Dataset, tmp_path: Path) -> None:
+    config = train.changed(train.with_method(SMALL, method), {"checkpoint_every": "3", **changes})
+    assert_goes_on_to_the_bit(config, digits, tmp_path, [5, 13])
+
+
+def test_random_generators_go_on_to_the_bit(digits: Dataset, tmp_path: Path) -> None:
+    config = dataclasses.replace(SMALL, checkpoint_every=3)
+    assert_goes_on_to_the_bit(config, digits, tmp_path, [2, 7, 13], Noisy)
+
+
+def test_stages_go_on_to_the_bit_across_their_border(digits: Dataset, tmp_path: Path) -> None:
+    config = dataclasses.replace(TWO_STEPS, checkpoint_every=4)
+    assert_goes_on_to_the_bit(config, digits, tmp_path, [21, 23, 24, 30])  # the first stage has 22 updates
+
+
+class EntersAtTheStart:
+    """A stream like DALI's: an epoch can be repeated, but not entered in the middle."""
+
+    resumable = False
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def epoch(self, number: int = 0, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        assert start == 0
+        return self.stream.epoch(number)
+
+
+class EntersAtTheStartPart:
+    """A part of a dataset that is read by such streams."""
+
+    def __init__(self, part: Any) -> None:
+        self.part, self.targets = part, part.targets
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def batches(self, *words: Any, **values: Any) -> EntersAtTheStart:
+        return EntersAtTheStart(self.part.batches(*words, **values))
+
+
+def test_stream_that_cannot_be_entered_in_the_middle_resumes_at_the_epochs_start(
+    digits: Dataset, tmp_path: Path
+) -> None:
+    dataset = dataclasses.replace(digits, train=EntersAtTheStartPart(digits.train))
+    config = dataclasses.replace(SMALL, checkpoint_every=3)
+    assert_goes_on_to_the_bit(config, dataset, tmp_path, [5, 16])
+    names = [path.name for path in sorted((tmp_path / "cut" / "checkpoints").glob("*"))]
+    assert names == ["00-00001-0000000.pt", "01-00000-0000000.pt"]
+
+
+def test_run_in_one_piece_leaves_two_checkpoints(digits: Dataset, tmp_path: Path) -> None:
+    train.fit(dataclasses.replace(SMALL, checkpoint_every=3), digits, folder=tmp_path, show=False)
+    names = [path.name for path in sorted((tmp_path / "checkpoints").iterdir())]
+    assert names == ["00-00001-0000010.pt", "01-00000-0000000.pt"]
+
+
+def test_checkpoints_of_other_settings_are_refused(digits: Dataset, tmp_path: Path) -> None:
+    train.fit(SMALL, digits, folder=tmp_path, show=False)
+    with pytest.raises(ValueError, match="holds checkpoints of a run with other settings"):
+        train.fit(dataclasses.replace(SMALL, seed=1), digits, folder=tmp_path, show=False)
+
+
+# ---- what is refused, and what goes wrong
+
+
+def test_own_network_has_one_stage(digits: Dataset) -> None:
+    with pytest.raises(ValueError, match="a model of your own goes with a single stage"):
+        train.fit(TWO_STEPS, digits, model=Plain(), show=False)
+
+
+def test_weights_that_are_no_longer_finite_are_not_saved(digits: Dataset, tmp_path: Path) -> None:
+    """The loss of the last update was finite; the step after it was not."""
+    config = dataclasses.replace(
+        train.with_method(SMALL, "torch-sgd"), real=Real(lr=1e38, momentum=0.0), checkpoint_every=1, log_every=100
+    )
+    with pytest.raises(RunError, match="training has diverged at update"):
+        train.fit(config, digits, folder=tmp_path, show=False)
+    for path in (tmp_path / "checkpoints").glob("*.pt"):
+        saved = torch.load(path, weights_only=True)["model"]
+        assert all(tensor.isfinite().all() for tensor in saved.values())
+
+
+def test_seed_decides_everything(digits: Dataset) -> None:
+    once, again = (train.fit(SMALL, digits, show=False) for _ in range(2))
+    assert same_weights(once.model, again.model)
+    other = train.fit(dataclasses.replace(SMALL, seed=1), digits, show=False)
+    assert not same_weights(once.model, other.model)
+
+
+# ---- precision and compilation
+
+
+def test_bf16_trains_and_keeps_state_in_float32(digits: Dataset, tmp_path: Path) -> None:
+    fitted = train.fit(dataclasses.replace(SMALL, precision="bf16"), digits, folder=tmp_path, show=False)
+    assert lines(fitted, "loss")[-1] < lines(fitted, "loss")[0]
+    assert {parameter.dtype for parameter in fitted.model.parameters()} == {torch.float32}
+    assert lines(fitted, "loss") != lines(train.fit(SMALL, digits, show=False), "loss")  # it was really in effect
+
+
+@pytest.mark.slow
+def test_compiled_training_goes_on_to_the_bit(digits: Dataset, tmp_path: Path) -> None:
+    config = dataclasses.replace(SMALL, compile="on", checkpoint_every=3)
+    assert_goes_on_to_the_bit(config, digits, tmp_path, [5])
+    compiled = train.fit(config, digits, folder=tmp_path / "whole", show=False)
+    eager = train.fit(SMALL, digits, show=False)
+    assert compiled.scores["top1"] == pytest.approx(eager.scores["top1"], abs=5)
+
+
+def test_auto_compiles_only_what_repays_it(digits: Dataset) -> None:
+    from zerocross import compiler, models
+    from zerocross.train.build import should_compile
+
+    cpu, small = torch.device("cpu"), models.create("digits_net", width=4)
+    config = dataclasses.replace(SMALL, compile="auto")
+    assert not should_compile(config, small, digits, 100, cpu)
+    assert should_compile(config, small, digits, 10**9, cpu) == compiler.available()
+    assert should_compile(dataclasses.replace(SMALL, compile="on"), small, digits, 1, cpu)
+    assert not should_compile(SMALL, small, digits, 10**9, cpu)
