@@ -1,11 +1,12 @@
 """Real `zerocross` processes, quickly: one process imports everything once, and forks for each command.
 
-A forked command is a process like any other (it can be killed with SIGKILL, stopped with SIGTERM, fill a disk), but does
-not spend five seconds on imports. `Forks` is the test's side; the file run as a script is the other.
+A forked command is a process like any other (it can be killed with SIGKILL, stopped with SIGTERM, fill a disk), but
+does not spend five seconds on imports. `Forks` is the test's side; the file run as a script is the other.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -52,7 +53,7 @@ class Forks:
         self.server = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
-        self._count = 0
+        self._started: list[Command] = []
 
     def ask(self, **request: Any) -> Any:
         assert self.server.stdin is not None
@@ -63,12 +64,12 @@ class Forks:
 
     def start(self, folder: Path, *argv: object, patch: str = "", **environment: str) -> Command:
         """Start `zerocross argv...` in a folder; `patch` is Python that runs in the process before."""
-        self._count += 1
-        output = folder / f"output-{self._count}.txt"
+        output = folder / f"output-{len(self._started)}.txt"
         pid = self.ask(
             argv=[str(word) for word in argv], cwd=str(folder), output=str(output), patch=patch, environment=environment
         )
-        return Command(self, pid, output)
+        self._started.append(Command(self, pid, output))
+        return self._started[-1]
 
     def start_two(self, folder: Path, *argv: object, patch: str = "") -> list[Command]:
         """Start two processes of one run as torchrun would."""
@@ -82,6 +83,10 @@ class Forks:
         ]  # fmt: skip
 
     def close(self) -> None:
+        """End the server, and every command that a failed test has left behind."""
+        for command in self._started:
+            if command.is_running():
+                command.kill(signal.SIGKILL)
         assert self.server.stdin is not None
         self.server.stdin.close()
         self.server.wait(timeout=30)
@@ -180,12 +185,11 @@ def _become(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    import matplotlib.pyplot as plt
-    import sklearn.datasets
     import torch
 
-    import zerocross.train.run
     from zerocross.cli import app
 
+    for module in ("matplotlib.pyplot", "sklearn.datasets", "zerocross.train.run"):
+        importlib.import_module(module)
     torch.set_num_threads(1)
     _serve()

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from reference.optimizer_table import assert_same_bits, bits, drive, make_params, run, swinging
-from zerocross.filters import ema
+from zerocross.filters import IIRFilter, cascade, ema, from_sgd
 from zerocross.optim import GradientFilter, IIRGradientFilter
 
 
@@ -115,3 +115,11 @@ def test_a_fixed_filter_refuses_a_scheduler_and_leaves_everything():
         IIRGradientFilter([{"params": make_params(), "lr": 0.1}], ema(0.1))
     with pytest.raises(TypeError, match=r"filter is a float; give an IIRFilter, e.g. ema\(1e-3\)"):
         IIRGradientFilter(make_params(), 0.1)  # type: ignore[arg-type]
+
+
+def test_a_filter_that_grows_is_refused_and_integrators_are_not():
+    with pytest.raises(ValueError, match=r"filter has a pole of modulus 1.01, beyond 1: it grows without end"):
+        IIRGradientFilter(make_params(), IIRFilter(((1.0, 0.0, 0.0, 1.0, -1.01, 0.0),)))
+    IIRGradientFilter(make_params(), from_sgd(0.1, momentum=0.9, weight_decay=0.0))
+    IIRGradientFilter(make_params(), cascade(ema(1e-20), ema(1e-20)))
+    IIRGradientFilter(make_params(), IIRFilter(((0.5, 0.5, 0.0, 1.0, 0.0, 0.0),)))  # no pole at all

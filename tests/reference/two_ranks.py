@@ -1,4 +1,4 @@
-"""Data-parallel training of two ranks, naively, in one process: two half-batches, two batch statistics, one mean gradient."""
+"""Data-parallel training of two ranks, naively, in one process: two half-batches, one mean of their gradients."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_another_method_comes_with_its_own_hyperparameters() -> None:
 def test_unknown_keys_of_a_file_are_refused() -> None:
     with pytest.raises(ValueError, match="there is no 'colour'"):
         from_dict({**to_dict(Config()), "colour": "blue"})
-    with pytest.raises(ValueError, match="real.colour: there is no 'colour'"):
+    with pytest.raises(ValueError, match=r"real\.colour: there is no 'colour'"):
         from_dict({"real": {"colour": "blue"}})
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from forks import SMALL, Forks, bits, free_port, metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.two_ranks import train_as_two_ranks
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from forks import SMALL, Forks, bits, free_port, metrics
+from reference.two_ranks import train_as_two_ranks
 from zerocross import data, train
 from zerocross.cli import app
 from zerocross.train.folder import read_config
@@ -98,7 +98,9 @@ def test_batch_that_processes_cannot_share_is_refused(tmp_path: Path, capsys: py
 
 def real(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment: Any = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.mark.slow
@@ -107,7 +109,15 @@ def test_devices_2_and_torchrun_give_the_same_bits(tmp_path: Path, unbroken_two:
     done = real(tmp_path, script, "train", *SMALL, "--devices", "2", "--out", "devices")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(free_port()),
+    ]
     done = real(tmp_path, *torchrun, script, "train", *SMALL, "--out", "torchrun")
     assert done.returncode == 0, done.stderr
     assert bits(tmp_path / "devices") == bits(tmp_path / "torchrun") == bits(unbroken_two)
@@ -125,9 +135,7 @@ def test_processes_of_one_machine_share_its_threads(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_resuming_with_another_number_of_processes_is_refused(
-    forks: Forks, tmp_path: Path, unbroken: Path
-) -> None:
+def test_resuming_with_another_number_of_processes_is_refused(forks: Forks, tmp_path: Path, unbroken: Path) -> None:
     for command in forks.start_two(tmp_path, "train", "--resume", unbroken):
         assert command.wait() == 2
         assert "was begun by 1 processes on 1 machines; torchrun started 2 on 1" in command.said()

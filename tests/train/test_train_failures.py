@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forks import SMALL, Forks, bits
 
+from forks import SMALL, Forks, bits
 from zerocross.cli import app
 from zerocross.train import checkpoint
 
@@ -127,7 +127,9 @@ def damage(path: Path, how: str) -> None:
     middle = len(whole) // 2
     path.write_bytes(
         {
-            "flipped": whole[:middle] + bytes(byte ^ 255 for byte in whole[middle : middle + 64]) + whole[middle + 64 :],
+            "flipped": whole[:middle]
+            + bytes(byte ^ 255 for byte in whole[middle : middle + 64])
+            + whole[middle + 64 :],
             "truncated": whole[:middle],
             "empty": b"",
             "another": b"hello",
@@ -149,9 +151,7 @@ def test_damaged_checkpoint_is_named_and_the_one_before_read(cut: Path, tmp_path
     assert before.exists()
 
 
-def test_run_goes_on_from_before_a_damaged_checkpoint(
-    forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
-) -> None:
+def test_run_goes_on_from_before_a_damaged_checkpoint(forks: Forks, cut: Path, tmp_path: Path, unbroken: Path) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
     last = checkpoint.found(run / "checkpoints")[-1]
     damage(last, "flipped")

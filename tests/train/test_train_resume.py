@@ -7,12 +7,15 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from forks import SMALL, UNHURRIED, Command, Forks, bits, until, updates
 
 STUCK_IN_A_CHECKPOINT = """
 import io, time, torch
 save = torch.save
-def stuck(state, file):
+def stuck(state, file, *words, **values):
+    if not str(getattr(file, "name", "")).endswith(".part"):
+        return save(state, file, *words, **values)  # torch's own, between processes
     buffer = io.BytesIO()
     save(state, buffer)
     file.write(buffer.getvalue()[: len(buffer.getvalue()) // 2])
@@ -119,9 +122,7 @@ def test_run_killed_at_a_random_update(forks: Forks, tmp_path: Path, unbroken: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", range(6))
-def test_two_processes_killed_at_a_random_update(
-    forks: Forks, tmp_path: Path, unbroken_two: Path, point: int
-) -> None:
+def test_two_processes_killed_at_a_random_update(forks: Forks, tmp_path: Path, unbroken_two: Path, point: int) -> None:
     run, after = tmp_path / "run", random.Random(100 + point).randrange(1, 33)
     commands = forks.start_two(tmp_path, "train", *SMALL, "--out", "run", patch=UNHURRIED)
     until(lambda: updates(run) >= after)

@@ -13,6 +13,7 @@ from zerocross.optim.signs import start_signs_, take_signs_
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 Section = tuple[float, float, float, float, float]  # b0, b1, b2, a1, a2, with a0 = 1
+_LARGEST_RADIUS = 1 + 1e-9  # 1 is an integrator, give or take rounding
 
 
 class IIRGradientFilter(BinaryOptimizer):
@@ -52,6 +53,11 @@ class IIRGradientFilter(BinaryOptimizer):
         if not isinstance(filter, IIRFilter):
             raise TypeError(
                 f"filter is a {type(filter).__name__}; give an IIRFilter, e.g. ema(1e-3), see zerocross.filters"
+            )
+        if (radius := max(abs(filter.poles), default=0.0)) > _LARGEST_RADIUS:
+            raise ValueError(
+                f"filter has a pole of modulus {radius:.6g}, beyond 1: it grows without end; "
+                "take a stable one, see zerocross.filters.stability"
             )
         self.filter = filter
         self._sections: list[Section] = [(b0, b1, b2, a1, a2) for b0, b1, b2, _, a1, a2 in filter.sos.tolist()]

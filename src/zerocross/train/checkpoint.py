@@ -73,13 +73,13 @@ def read(path: Path) -> dict[str, Any]:
     """Read a checkpoint, no pickle loaded; a damaged one is a ValueError that names it."""
     try:
         with zipfile.ZipFile(path) as whole:
-            if (member := whole.testzip()) is not None:
-                raise ValueError(f"checkpoint {path} is damaged: {member} fails its checksum")
-        return torch.load(path, weights_only=True, map_location="cpu")
-    except ValueError:
-        raise
+            member = whole.testzip()
+        state = torch.load(path, weights_only=True, map_location="cpu") if member is None else None
     except Exception as wrong:  # a broken archive fails in many ways, all of which mean the same
         raise ValueError(f"checkpoint {path} is damaged: {' '.join(str(wrong).split())[:120]}") from wrong
+    if state is None:
+        raise ValueError(f"checkpoint {path} is damaged: {member} fails its checksum")
+    return state
 
 
 def seed_random_states(seed: int) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from zerocross.data.dataset import Dataset
 from zerocross.train.checkpoint import Position
@@ -28,13 +28,14 @@ class Display:
         self.console = Console(quiet=not show, highlight=False)
         self.config = config
         self.part = dataset.evaluated_on
+        self.many_classes = dataset.num_classes > 10  # of fewer, the best five say little
         self.live = show and self.console.is_terminal
         self._bar: Progress | None = None
         self._task: Any = None
         self._total = 0
         self._began = self._said = time.monotonic()
         self._done_before = 0
-        self._words = ""
+        self._words = self._accuracy = ""
 
     def say(self, text: str) -> None:
         """One line, above the bar if there is one."""
@@ -49,16 +50,16 @@ class Display:
             self.say(f"stage {position.stage + 1} of {len(self.config.stages)}: binarize = {stage.binarize}")
         if self.live:
             self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[words]}"), console=self.console,
+                BarColumn(bar_width=None), MofNCompleteColumn(), TimeRemainingColumn(compact=True),
+                TextColumn("left  {task.fields[words]}"), console=self.console, expand=True,
             )  # fmt: skip
-            self._task = self._bar.add_task("updates", total=self._total, completed=position.step, words="")
+            self._task = self._bar.add_task("", total=self._total, completed=position.step, words="")
             self._bar.start()
 
     def update(self, position: Position, loss: float, line: dict[str, Any]) -> None:
         """Show the metrics of an update."""
         ff = line.get("ff_ratio")
-        self._words = f"loss {loss:.3f}" + (f"  FF {ff:.2e}" if ff is not None else "")
+        self._words = f"loss {loss:.3f}" + (f"  FF {ff:.1e}" if ff is not None else "")
         if not self.live and time.monotonic() - self._said > _LINE_EVERY:
             self._said = time.monotonic()
             rate = line["images_per_second"]
@@ -70,17 +71,19 @@ class Display:
     def advance(self, position: Position) -> None:
         """One more update is done."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=position.step, words=self._words)
+            self._bar.update(self._task, completed=position.step, words=self._words + self._accuracy)
 
     def epoch(self, position: Position, scores: dict[str, float]) -> None:
         """Show the evaluation at the end of an epoch."""
         self._said = time.monotonic()
         epochs = self.config.stages[position.stage].epochs
-        top5 = f"  top-5 {scores['top5']:.2f} %" if scores["top5"] < 99.995 else ""
+        top5 = f" (top-5 {scores['top5']:.2f} %)" if self.many_classes else ""
+        self._accuracy = f"  {self.part} {scores['top1']:.2f} %"
         self.say(
-            f"epoch {position.epoch + 1:>{len(str(epochs))}} of {epochs}  {self.part} {scores['top1']:.2f} %{top5}  "
-            f"{self.part} loss {scores['loss']:.3f}  {self._words}  {self._left(position.step)} left"
+            f"epoch {position.epoch + 1:>{len(str(epochs))}} of {epochs}{self._accuracy}{top5}, loss "
+            f"{scores['loss']:.3f}  training {self._words}  {self._left(position.step)} left"
         )
+        self.advance(position)
 
     def close(self) -> None:
         """Take the bar down."""

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from zerocross import methods
 from zerocross.data.dataset import Dataset
+from zerocross.nn.checks import check_choice
 from zerocross.optim import ff_ratio
 from zerocross.train import checkpoint
 from zerocross.train.build import Work, build_model, prepare
@@ -250,9 +252,15 @@ def _save(run: Run, work: Work) -> None:
 
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
     """Lightning Fabric for a run: devices, precision, and DDP where there is more than one process."""
+    check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[config.precision]
     strategy = "ddp" if devices * nodes > 1 else "auto"
-    fabric = Fabric(accelerator=accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision)
+    try:
+        fabric = Fabric(
+            accelerator=accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision
+        )
+    except (RuntimeError, MisconfigurationException) as wrong:  # no such device here, or fewer of them
+        raise ValueError(f"{devices} x {accelerator} is not to be had here: {wrong}") from wrong
     if config.sync_bn and fabric.device.type != "cuda":
         raise ValueError("--sync-bn needs CUDA: torch's SyncBatchNorm does not run on the CPU; leave it out")
     return fabric

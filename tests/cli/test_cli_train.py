@@ -1,0 +1,322 @@
+"""zerocross train, runs, recipes, evaluate, demo as a user meets them."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from forks import SMALL
+from zerocross import data, train
+from zerocross.cli import app
+from zerocross.cli.recipes import flat, source
+from zerocross.train.checkpoint import Position
+from zerocross.train.config import to_dict
+from zerocross.train.display import Display
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every command runs in a folder of its own, without data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ZEROCROSS_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--out", str(folder)]) == 0
+    return folder
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["digit"], "did you mean 'digits'?"),
+        (["--method", "filtre"], "did you mean 'filter'?"),
+        (["--set", "optimizer.alpa=1"], "did you mean 'alpha'?"),
+        (["--set", "optimizer.alpha"], "is not FIELD=VALUE; for instance: --set optimizer.alpha=1e-4"),
+        (["--set", "=1"], "is not FIELD=VALUE"),
+        (["--set", "real.lr=fast"], "real.lr is 'fast'; it can be a number"),
+        (["--set", "optimizer.alpha=2"], "alpha is 2"),
+        (["--set", "optimizer.gamma=0"], "gamma is 0"),
+        (["--set", "model.options.widht=8"], "did you mean 'width'?"),
+        (["--set", "model.name=digit_net"], "did you mean 'digits_net'?"),
+        (["--set", "model.name=birealnet20"], "model birealnet20 does not take the inputs of digits, (1, 8, 8)"),
+        (["--set", "model.options.classes=5"], "gives (5,) outputs; digits has 10 classes"),
+        (["--set", "data.name=digit"], "dataset 'digit' is unknown"),
+        (["--set", "data.options.fold=1"], "digits has no option 'fold'"),
+        (["--set", "batch_size=100000"], "batch_size 100000 exceeds the 1438 samples"),
+        (["--set", "accumulate=5"], "does not divide into accumulate = 5 parts"),
+        (["--precision", "16"], "precision is '16'; it can be '32', 'bf16'"),
+        (["--compile", "maybe"], "compile is 'maybe'"),
+        (["--accelerator", "cdua"], "did you mean 'cuda'?"),
+        (["--sync-bn"], "--sync-bn needs CUDA"),
+        (["--set", "task.name=distillation"], "distillation needs a teacher"),
+        (["--set", "task.name=distillation", "--set", "task.teacher=runs/none"], "runs/none is not a run folder"),
+        (["imagenet-reactnet-a"], "imagenet"),
+        (["cifar10-birealnet20", "--data-dir", "nowhere"], "nowhere"),
+        (["audiomnist-mlp"], "audiomnist"),
+        (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.json"),
+        (["--resume", "run", "--epochs", "9"], "leave out --epochs"),
+        (["--resume", "run", "digits", "--set", "seed=1", "--devices", "2"], "leave out recipe, --set, --devices"),
+    ],
+)
+def test_wrong_settings_are_one_line_and_leave_no_folder(
+    words: list[str], said: str, capsys: Out, in_a_folder: Path
+) -> None:
+    assert app.run(["train", *words, *([] if "--resume" in words else ["--out", "run"])]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("zerocross: ")
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+    assert captured.out == ""
+    assert not list(in_a_folder.iterdir())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_device_that_is_not_there_is_one_line(in_a_folder: Path, capsys: Out) -> None:
+    assert app.run(["train", "--accelerator", "cuda", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("zerocross: 1 x cuda is not to be had here: ")
+    assert said.count("\n") == 1
+    assert not Path("run").exists()
+
+
+def test_folder_that_holds_a_run_is_refused_and_resume_named(finished: Path, capsys: Out) -> None:
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    assert app.run(["train", "--out", str(finished)]) == 2
+    said = capsys.readouterr().err
+    assert f"already holds a run; go on with it by --resume {finished}" in said
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
+
+
+def test_file_in_the_way_is_one_line(in_a_folder: Path, capsys: Out) -> None:
+    (in_a_folder / "file").write_text("", encoding="utf-8")
+    for out in ("file", "file/run"):
+        assert app.run(["train", *SMALL, "--quiet", "--out", out]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_result_that_is_there_is_not_overwritten(in_a_folder: Path, capsys: Out) -> None:
+    words = ["train", *SMALL, "--epochs", "1", "--quiet", "--results", "results"]
+    assert app.run([*words, "--out", "one"]) == 0
+    written = list((in_a_folder / "results").iterdir())
+    assert [path.name for path in written] == [f"{train.read_config(Path('one')).hash}.json"]
+    assert app.run([*words, "--out", "two"]) == 2
+    assert "already holds the result of this config" in capsys.readouterr().err
+    assert not Path("two").exists()
+
+
+def test_damaged_config_is_named(finished: Path, in_a_folder: Path, capsys: Out) -> None:
+    shutil.copytree(finished, "run")
+    for text in ("{", "[1]", '{"colour": "blue"}', '{"batch_size": "many"}'):
+        Path("run/config.json").write_text(text, encoding="utf-8")
+        assert app.run(["train", "--resume", "run"]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+# ---- what a run leaves behind and says
+
+
+def test_run_folder_holds_what_the_help_promises(finished: Path) -> None:
+    assert {path.name for path in finished.iterdir()} == {
+        "checkpoints", "config.json", "curves.png", "metrics.jsonl", "model.safetensors", "place.json", "result.json",
+    }  # fmt: skip
+    result = json.loads((finished / "result.json").read_text(encoding="utf-8"))
+    assert result["hash"] == train.read_config(finished).hash
+    assert result["evaluated_on"] == "test"
+    assert result["final"]["top1"] == result["history"][-1]["top1"]
+    assert set(result["provenance"]) == {"commit", "versions", "machine", "date"}
+    assert (finished / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lines_without_a_terminal(capsys: Out) -> None:
+    assert app.run(["train", *SMALL, "--epochs", "2", "--out", "run", "--seed", "3", "--validate"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("epoch 1 of 2  validation ")
+    assert lines[1].startswith("epoch 2 of 2  validation ")
+    assert lines[2].startswith("run done: validation accuracy ")
+    config = train.read_config(Path("run"))
+    assert config.seed == 3
+    assert config.data.validate
+
+
+def test_quiet_says_only_the_end(capsys: Out) -> None:
+    assert app.run(["train", *SMALL, "--epochs", "1", "--quiet"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("runs/digits-filter-seed0 done: test accuracy ")
+    assert captured.out.count("\n") == 1
+    assert captured.err == ""
+
+
+def test_finished_run_says_so(finished: Path, capsys: Out) -> None:
+    assert app.run(["train", "--resume", str(finished)]) == 0
+    assert f"{finished} was finished already: test accuracy " in capsys.readouterr().out
+
+
+def test_resume_without_a_checkpoint_starts_from_the_config(finished: Path, capsys: Out) -> None:
+    Path("run").mkdir()
+    for name in ("config.json", "place.json"):
+        shutil.copy(finished / name, "run")
+    assert app.run(["train", "--resume", "run", "--quiet"]) == 0
+    assert (Path("run") / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
+def test_data_that_moved_are_found_again(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--data-dir may be given anew; the environment's word does not replace where a run's data were."""
+    seen = []
+
+    def load(name: str, data_dir: str | None, **options: object) -> object:
+        seen.append(data_dir)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(data, "load", load)
+    Path("run").mkdir()
+    shutil.copy(finished / "config.json", "run")
+    Path("run/place.json").write_text(json.dumps({"data_dir": "/old"}), encoding="utf-8")
+    assert app.run(["train", "--resume", "run", "--data-dir", "/new"]) == 2
+    monkeypatch.setenv("ZEROCROSS_DATA", "/elsewhere")
+    assert app.run(["train", "--resume", "run"]) == 2
+    assert app.run(["evaluate", "run", "--data-dir", "/new"]) == 2
+    assert seen == ["/new", "/old", "/new"]
+
+
+def test_data_dir_is_kept_as_an_absolute_path(in_a_folder: Path) -> None:
+    assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--data-dir", "here", "--out", "run"]) == 0
+    assert train.read_place(Path("run")).data_dir == str(in_a_folder / "here")
+
+
+def test_tensorboard_on_request(in_a_folder: Path) -> None:
+    pytest.importorskip("tensorboard")
+    assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--tensorboard", "--out", "run"]) == 0
+    assert list(Path("run/tensorboard").glob("events.*"))
+
+
+def test_tensorboard_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--tensorboard", "--out", "run"]) == 2
+    assert "pip install 'zerocross[tensorboard]'" in capsys.readouterr().err
+
+
+# ---- the live display
+
+
+def test_bar_on_a_terminal() -> None:
+    screen = io.StringIO()
+    display = Display(train.Config(stages=(train.Stage(epochs=2),)), data.load("digits"), show=True)
+    display.console, display.live = Console(file=screen, force_terminal=True, width=80, highlight=False), True
+    position = Position()
+    display.stage(position, train.Stage(epochs=2), 10)
+    display.update(position, 2.5, {"ff_ratio": 0.25, "images_per_second": 100.0})
+    position.step = 10
+    display.advance(position)
+    display.epoch(position, {"top1": 75.0, "top5": 99.0, "loss": 0.5})
+    display.close()
+    frames = screen.getvalue()
+    assert "10/20" in frames
+    assert "loss 2.500  FF 2.5e-01  test 75.00 %" in frames
+    assert "epoch 1 of 2  test 75.00 %, loss 0.500  training loss 2.500" in frames
+    assert "left" in frames
+
+
+# ---- runs, recipes, demo
+
+
+def test_runs_lists_what_is_there(finished: Path, in_a_folder: Path, capsys: Out) -> None:
+    shutil.copytree(finished, "runs/a")
+    shutil.copytree(finished, "runs/deep/b", ignore=shutil.ignore_patterns("result.json", "metrics.jsonl"))
+    Path("runs/c").mkdir()
+    Path("runs/c/config.json").write_text("{", encoding="utf-8")
+    assert app.run(["runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    accuracy = json.loads((finished / "result.json").read_text(encoding="utf-8"))["final"]["top1"]
+    assert lines[0].split() == [
+        "run",
+        "data",
+        "model",
+        "method",
+        "state",
+        "seed",
+        "epochs",
+        "accuracy",
+        "%",
+        "FF",
+        "ratio",
+    ]
+    assert lines[2].split()[:8] == ["a", "digits", "digits_net", "filter", "finished", "0", "1/1", f"{accuracy:.2f}"]
+    assert lines[3].split() == ["c", "unreadable"]
+    assert lines[4].split() == ["deep/b", "digits", "digits_net", "filter", "unfinished", "0", "0/1", "-", "-"]
+    assert len(lines) == 5
+
+
+def test_runs_of_nothing_is_one_line(in_a_folder: Path, capsys: Out) -> None:
+    assert app.run(["runs", "nowhere"]) == 2
+    assert "there is no folder nowhere" in capsys.readouterr().err
+    assert app.run(["runs", "."]) == 2
+    assert ". holds no run; make one by: zerocross train" in capsys.readouterr().err
+
+
+def test_recipes_lists_all_and_shows_one(capsys: Out) -> None:
+    assert app.run(["recipes"]) == 0
+    listed = capsys.readouterr().out
+    for name in train.RECIPES:
+        assert name in listed
+        assert app.run(["recipes", name]) == 0
+        shown = capsys.readouterr().out
+        assert "Stated by the paper" in shown
+        assert f"zerocross train {name} --set SETTING=VALUE" in shown
+    assert app.run(["recipes", "digts"]) == 2
+    assert "did you mean 'digits'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(train.RECIPES))
+def test_every_note_of_a_recipe_speaks_of_a_setting(name: str) -> None:
+    recipe = train.RECIPES[name]
+    paths = [path for path, _ in flat(to_dict(recipe.config))]
+    marked = {path for path in paths if source(recipe, path) != "our default"}
+    assert {"data.name", "model.name"} <= marked
+    alpha = source(recipe, "optimizer.alpha")
+    assert alpha == ("stated" if name in {"cifar10-birealnet20", "imagenet-reactnet-a"} else "assumed")
+    assert not set(recipe.stated) & set(recipe.assumed)
+
+
+def test_demo_trains_and_ends_with_five_lines(in_a_folder: Path, capsys: Out) -> None:
+    assert app.run(["demo", "--seeds", "2", "--epochs", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begin = ["What happened: ", "What is binary: ", "How it learned: ", "What is there: ", "What next: "]
+    for line, words in zip(lines[-5:], begin, strict=True):
+        assert line.startswith(words)
+        assert len(line) < 160
+    assert Path("runs/demo-1/seed1/curves.png").exists()
+    assert app.run(["demo", "--seeds", "1", "--epochs", "1"]) == 0
+    assert Path("runs/demo-2/seed0/result.json").exists()  # beside the first, not over it
+
+
+def test_evaluate_refuses_what_has_no_weights(finished: Path, capsys: Out) -> None:
+    shutil.copytree(finished, "run", ignore=shutil.ignore_patterns("checkpoints", "*.safetensors"))
+    assert app.run(["evaluate", "run"]) == 2
+    assert "run has no weights yet; train it with: zerocross train --resume run" in capsys.readouterr().err
+    assert app.run(["evaluate", "nowhere"]) == 2
+    assert "nowhere is not a run folder" in capsys.readouterr().err
+
+
+def test_evaluate_of_an_unfinished_run_takes_its_newest_checkpoint(finished: Path, capsys: Out) -> None:
+    shutil.copytree(finished, "run", ignore=shutil.ignore_patterns("*.safetensors", "result.json", "01-*"))
+    assert app.run(["evaluate", "run"]) == 0
+    assert capsys.readouterr().out.startswith("run, checkpoint after 8 updates, on 359 test samples of digits\n")
