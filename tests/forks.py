@@ -181,7 +181,10 @@ def _become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     sys.argv = ["zerocross", *request["argv"]]
     exec(request["patch"], {})
-    sys.exit(app.run(request["argv"]))
+    code = app.run(request["argv"])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking the interpreter down would copy all that was imported
 
 
 if __name__ == "__main__":

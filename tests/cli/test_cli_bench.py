@@ -40,6 +40,7 @@ def test_a_table_that_fits(capsys: pytest.CaptureFixture[str]):
 def test_the_full_run_tells_targets_and_load(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bench, "reactnet_shapes", lambda: [(4, 4)])
     monkeypatch.setattr(bench, "_elsewhere", lambda *_: 1.25)
+    monkeypatch.setattr(bench, "_load", lambda: 3.0)
     assert run(["bench", "optimizer", "--rounds", "2", "--markdown", "--out", "results/bench.json"]) == 0
     text = capsys.readouterr().out
     assert (
@@ -47,7 +48,8 @@ def test_the_full_run_tells_targets_and_load(capsys: pytest.CaptureFixture[str],
         == "| step | median ms | fastest ms | x SGD fused | x SGD foreach | state bytes | temp. bytes |"
     )
     assert len([line for line in text.splitlines() if line.startswith("|")]) == 2 + len(bench.CONTENDERS)
-    assert "16 weights; 2 rounds, contenders in turn; 2 threads; load average" in text
+    assert "16 weights; 2 rounds, contenders in turn; 2 threads; load average 3.0 before, 3.0 after." in text
+    assert "The machine was busy with something else" in text
     assert "nonfinite='raise', GradientFilter's default, costs" in text
     assert "target 1.45: m" in text
     assert "target 10.0%: m" in text

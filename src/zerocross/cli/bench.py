@@ -87,6 +87,8 @@ def _notes(times: OptimizerTimes) -> list[str]:
         "state: bytes that every weight keeps; temp.: bytes a weight on top while a step runs.",
         f"nonfinite='raise', GradientFilter's default, costs {raising[0]} of a step, {raising[1]} of a compiled one.",
     ]
+    if first > 0.5:
+        notes.append("The machine was busy with something else: the fastest steps say more than the medians.")
     for target, fastest in zip(times.targets(), times.targets(min), strict=True):
         median, best, limit = (_ratio(value, target.limit) for value in (target.value, fastest.value, target.limit))
         verdict = "met" if target.met else "missed"

@@ -139,11 +139,9 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
     1 for a failed run, 130 or 143 for a stopped one, 0 in processes other than the first: what all of them meet
     together, the first one tells.
     """
-    import lightning_fabric  # before its logger is silenced, since it sets the level itself
-
     from zerocross import train
 
-    logging.getLogger(lightning_fabric.__name__).setLevel(logging.WARNING)
+    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     first = os.environ.get("LOCAL_RANK", "0") == "0"
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
     go_on = f"go on with: zerocross train --resume {folder}"
@@ -151,6 +149,11 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
         finished = work()
     except train.Stopped as stopped:
         return _tell(f"{stopped}; {go_on}", stopped.exit_code) if first else 0
+    except train.LostPeer as failed:
+        if first:
+            _tell(f"{failed}; {go_on}", 1)
+        sys.stderr.flush()
+        os._exit(1)  # at once, before the launcher kills what is left of the run
     except train.RunError as failed:
         return _tell(str(failed), 1) if first else 0
     except OSError as failed:

@@ -32,6 +32,10 @@ class RunError(RuntimeError):
     """A run that cannot go on, for a reason that its user can understand."""
 
 
+class LostPeer(RunError):
+    """Another process of the run has ended, and this one cannot go on without it."""
+
+
 @dataclass
 class Run:
     """What stays the same over all stages of a run, and where it stands."""
