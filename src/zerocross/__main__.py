@@ -1,0 +1,5 @@
+"""`python -m zerocross`, and `torchrun ... -m zerocross`: the commands."""
+
+from zerocross.cli import main
+
+main()
