@@ -149,7 +149,7 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
         finished = work()
     except train.Stopped as stopped:
         return _tell(f"{stopped}; {go_on}", stopped.exit_code) if first else 0
-    except train.LostPeer as failed:
+    except train.LostPeerError as failed:
         if first:
             _tell(f"{failed}; {go_on}", 1)
         sys.stderr.flush()

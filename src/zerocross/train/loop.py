@@ -32,7 +32,7 @@ class RunError(RuntimeError):
     """A run that cannot go on, for a reason that its user can understand."""
 
 
-class LostPeer(RunError):
+class LostPeerError(RunError):
     """Another process of the run has ended, and this one cannot go on without it."""
 
 

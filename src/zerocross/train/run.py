@@ -18,7 +18,7 @@ from zerocross.train import checkpoint
 from zerocross.train.build import build_model, check
 from zerocross.train.config import Config, to_dict
 from zerocross.train.folder import Place, read_config, read_json, read_place
-from zerocross.train.loop import Fitted, LostPeer, fit, make_fabric
+from zerocross.train.loop import Fitted, LostPeerError, fit, make_fabric
 from zerocross.train.picture import draw
 from zerocross.train.record import provenance, write_json
 from zerocross.train.task import load_teacher, read_weights
@@ -100,7 +100,9 @@ def _carry_out(
         fabric.barrier()
     except RuntimeError as wrong:
         if fabric.world_size > 1 and _is_lost_peer(wrong):
-            raise LostPeer("another process of this run has ended, and this one cannot go on without it") from wrong
+            raise LostPeerError(
+                "another process of this run has ended, and this one cannot go on without it"
+            ) from wrong
         raise
     return Finished(folder, result, fitted.model)
 
