@@ -27,7 +27,7 @@ class Command:
     pid: int
     output: Path
 
-    def wait(self, timeout: float = 120.0) -> int:
+    def wait(self, timeout: float = 600.0) -> int:
         """Its exit code, or minus the signal that ended it."""
         code = self.forks.ask(wait=self.pid, timeout=timeout)
         if code is None:
@@ -89,7 +89,7 @@ class Forks:
                 command.kill(signal.SIGKILL)
         assert self.server.stdin is not None
         self.server.stdin.close()
-        self.server.wait(timeout=30)
+        self.server.wait(timeout=600)
 
 
 # A run of 33 updates in a second: a line of metrics for each, a checkpoint every 4.
@@ -134,7 +134,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def until(condition: Any, timeout: float = 120.0) -> None:
+def until(condition: Any, timeout: float = 600.0) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + timeout
     while not condition():

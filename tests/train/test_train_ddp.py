@@ -99,7 +99,7 @@ def test_batch_that_processes_cannot_share_is_refused(tmp_path: Path, capsys: py
 def real(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment: Any = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
 
 
@@ -128,7 +128,7 @@ def test_processes_of_one_machine_share_its_threads(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     script = str(Path(sys.executable).with_name("zerocross"))
     command = [script, "train", *SMALL, "--epochs", "1", "--devices", "2", "--out", "run"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))
     assert result["provenance"]["machine"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
