@@ -7,13 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zerocross import methods
 from zerocross.train import Config, Data, Model, Real, Stage, Task, changed, from_dict, to_dict, with_method
 from zerocross.train.recipes import RECIPES, get
 
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 positive = st.floats(1e-8, 1e3)
 options = st.dictionaries(
     st.text("abc_", min_size=1), st.one_of(st.integers(), st.booleans(), st.none(), st.text()), max_size=3
@@ -47,6 +48,7 @@ def configs(draw: st.DrawFn) -> Config:
     )
 
 
+@unhurried
 @given(configs())
 def test_written_down_and_read_back_is_the_same(config: Config) -> None:
     written = json.loads(json.dumps(to_dict(config)))
@@ -54,6 +56,7 @@ def test_written_down_and_read_back_is_the_same(config: Config) -> None:
     assert from_dict(written).hash == config.hash
 
 
+@unhurried
 @given(configs(), st.text(), st.integers(1, 1000))
 def test_hash_knows_what_decides_the_result_and_nothing_else(config: Config, name: str, every: int) -> None:
     renamed = dataclasses.replace(config, recipe=name, checkpoint_every=every)

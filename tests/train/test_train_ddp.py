@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -59,7 +59,7 @@ class Echo(nn.Module):
         return nn.functional.one_hot(x[:, 0].round().long().clamp(0), self.classes).float()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**31))
 def test_evaluation_over_ranks_loses_and_doubles_nothing(count: int, world: int, each: int, seed: int) -> None:
     """The sums over all ranks count each sample once, right or wrong, whatever the sizes; padding counts nowhere."""
