@@ -43,7 +43,8 @@ _DIGITS = Recipe(
         "data.name, model.name": "not in the paper: four binary convolutions, enough for 8 x 8 images",
         "optimizer.alpha": "3e-3: a run of 440 updates wants a shorter window than one of 78,000",
         "real.lr": "0.05, for batches of 64",
-        "epochs, batch_size": "chosen on a validation part of the training data",
+        "epochs": "20, between 15 and 25, which did equally well on a validation part of the training data (3 seeds)",
+        "batch_size": "64, not searched",
     },
 )
 
