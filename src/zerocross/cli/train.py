@@ -21,16 +21,22 @@ DATA_DIR = typer.Option(metavar="DIR", help="Where the datasets are.", envvar="Z
 def command(
     context: typer.Context,
     recipe: Annotated[
-        str | None, typer.Argument(metavar="RECIPE", help="A name from `zerocross recipes`. Default: digits.")
+        str | None,
+        typer.Argument(metavar="RECIPE", help="A name from `zerocross recipes`, or a .json file. Default: digits."),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How binary weights are trained: filter, latent-sgd, torch-sgd.")
+        str | None,
+        typer.Option(metavar="NAME", help="How binary weights are trained: a name from `zerocross methods`."),
     ] = None,
+    in_two_steps: Annotated[
+        bool,
+        typer.Option("--two-step", metavar="", help="Real weights with binary activations first, then both binary."),
+    ] = False,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting: --set optimizer.alpha=1e-4. Repeatable."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(metavar="N", help="Epochs (of every stage).", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Epochs in all; stages share them.", min=1)] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of start, order and augmentation.", min=0)] = None,
     validate: Annotated[
         bool,
@@ -65,9 +71,10 @@ def command(
     """
     if resume is not None:
         given = {
-            "recipe": recipe, "--method": method, "--set": set_, "--epochs": epochs, "--seed": seed,
-            "--validate": validate, "--devices": devices, "--accelerator": accelerator, "--precision": precision,
-            "--compile": compile_, "--sync-bn": sync_bn, "--out": out, "--tensorboard": tensorboard,
+            "recipe": recipe, "--method": method, "--two-step": in_two_steps, "--set": set_, "--epochs": epochs,
+            "--seed": seed, "--validate": validate, "--devices": devices, "--accelerator": accelerator,
+            "--precision": precision, "--compile": compile_, "--sync-bn": sync_bn, "--out": out,
+            "--tensorboard": tensorboard,
         }  # fmt: skip
         if refused := [name for name, value in given.items() if value]:
             raise ValueError(f"--resume goes on with a run as it was begun: leave out {', '.join(refused)}")
@@ -75,14 +82,16 @@ def command(
         return _resume(resume, moved, results=results, quiet=quiet)
 
     from zerocross.train import assign, recipes
-    from zerocross.train.config import with_method
+    from zerocross.train.config import two_step, with_epochs, with_method
 
     config = recipes.get(recipe or "digits").config
+    if epochs is not None:
+        config = with_epochs(config, epochs)
     if method is not None:
         config = with_method(config, method)
+    if in_two_steps:
+        config = two_step(config)
     changes = _assignments(set_ or [])
-    if epochs is not None:
-        changes |= {f"stages.{index}.epochs": str(epochs) for index in range(len(config.stages))}
     named = {"seed": seed, "precision": precision, "compile": compile_}
     changes |= {field: str(value) for field, value in named.items() if value is not None}
     changes |= {"data.validate": "true"} if validate else {}

@@ -54,7 +54,7 @@ class Block(nn.Module):
 
     def __init__(self, style: Style, in_channels: int, out_channels: int, stride: int, shortcut: str, activation: str):
         super().__init__()
-        self.sign = style.sign()
+        self.sign = style.sign(in_channels)
         self.conv = style.conv(in_channels, out_channels, 3, stride)
         self.norm = nn.BatchNorm2d(out_channels)
         self.shortcut = make_shortcut(shortcut, in_channels, out_channels, stride)

@@ -31,13 +31,14 @@ class BinaryMLP(nn.Module):
         sizes = [width] * (depth - 1) + [classes]
         self.layers = nn.ModuleList(style.linear(a, b) for a, b in pairwise(sizes))
         self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes)
-        self.activation = nn.ReLU() if style.binarize == "none" else style.sign()
+        twin = style.binarize == "none"
+        self.activations = nn.ModuleList(nn.ReLU() if twin else style.sign(width) for _ in self.layers)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return one logit per class."""
         x = self.norms[0](self.first(x.flatten(1)))
-        for layer, norm in zip(self.layers, list(self.norms)[1:], strict=True):
-            x = norm(layer(self.activation(x)))
+        for activation, layer, norm in zip(self.activations, self.layers, list(self.norms)[1:], strict=True):
+            x = norm(layer(activation(x)))
         return x
 
 

@@ -68,7 +68,9 @@ class ReActNet(nn.Module):
 
 
 def _sign(style: Style, channels: int) -> nn.Module:
-    return nn.Identity() if style.binarize == "none" else RSign(channels, style.surrogate)
+    if style.binarize == "none":
+        return nn.Identity()
+    return RSign(channels, "polynomial" if style.surrogate == "rsign" else style.surrogate)
 
 
 def reactnet_a(style: Style, *, classes: int = 1000) -> nn.Module:

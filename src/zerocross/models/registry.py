@@ -52,8 +52,8 @@ def create(name: str, **kwargs: Any) -> nn.Module:
 
     Args:
         name: one of `names()`.
-        kwargs: the fields of `Style` (`binarize`, `weights`, `scale`, `weight_surrogate`, `init_scale`, `surrogate`),
-            and the model's own, such as `classes`; `options(name)` gives them all with their defaults.
+        kwargs: the fields of `Style` (`binarize`, `weights`, `scale`, `weight_surrogate`, `binarizer`, `init_scale`,
+            `surrogate`), and the model's own, such as `classes`; `options(name)` gives them all with their defaults.
     """
     known = options(name)
     for key in kwargs:

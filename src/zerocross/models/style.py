@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from zerocross.nn import BinaryConv2d, BinaryLinear, Sign
+from zerocross.nn import BinaryConv2d, BinaryLinear, RSign, Sign
 from zerocross.nn.checks import check_choice
-from zerocross.nn.layers import SCALES, WEIGHTS
+from zerocross.nn.layers import SCALES, WEIGHTS, check_binarizer
 from zerocross.nn.sign import check_surrogate
 
 BINARIZE = ("both", "activations", "none")
@@ -24,14 +24,17 @@ class Style:
         weights: ``"theta"`` or ``"latent"``, see `zerocross.nn.BinaryConv2d`.
         scale: ``"none"``, ``"channel_mean"`` (latent weights only) or ``"learned"``; adds a key when learned.
         weight_surrogate: the surrogate gradient of a latent weight's sign.
+        binarizer: None, or a name of `zerocross.nn.BINARIZERS` in place of scale and weight_surrogate (latent weights).
         init_scale: > 0, the range of the latent start.
-        surrogate: the surrogate gradient of the activations' sign.
+        surrogate: the surrogate gradient of the activations' sign, or ``"rsign"``: ReActNet's sign around a learned
+            threshold per channel, which adds a key.
     """
 
     binarize: str = "both"
     weights: str = "theta"
     scale: str = "none"
     weight_surrogate: str = "identity"
+    binarizer: str | None = None
     init_scale: float = 1e-3
     surrogate: str = "polynomial"
 
@@ -39,8 +42,11 @@ class Style:
         check_choice("binarize", self.binarize, BINARIZE)
         check_choice("weights", self.weights, WEIGHTS)
         check_choice("scale", self.scale, SCALES)
-        check_surrogate(self.surrogate)
+        if self.surrogate != "rsign":
+            check_surrogate(self.surrogate)
         check_surrogate(self.weight_surrogate)
+        if self.binarizer is not None:
+            check_binarizer(self.binarizer, self.weights, self.scale, self.weight_surrogate)
 
     def conv(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> nn.Module:
         """Return a convolution without bias, padded so that stride 1 keeps the size."""
@@ -56,6 +62,7 @@ class Style:
             weights=self.weights,
             scale=self.scale,
             weight_surrogate=self.weight_surrogate,
+            binarizer=self.binarizer,
             init_scale=self.init_scale,
         )
 
@@ -69,9 +76,12 @@ class Style:
             weights=self.weights,
             scale=self.scale,
             weight_surrogate=self.weight_surrogate,
+            binarizer=self.binarizer,
             init_scale=self.init_scale,
         )
 
-    def sign(self) -> nn.Module:
+    def sign(self, channels: int) -> nn.Module:
         """Return what stands before a binary layer: the sign, or nothing in the full-precision twin."""
-        return nn.Identity() if self.binarize == "none" else Sign(self.surrogate)
+        if self.binarize == "none":
+            return nn.Identity()
+        return RSign(channels) if self.surrogate == "rsign" else Sign(self.surrogate)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
+from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear
 from zerocross.nn.react import RPReLU, RSign
-from zerocross.nn.sign import SURROGATES, Sign, sign
+from zerocross.nn.sign import SURROGATES, Sign, set_progress, sign
 from zerocross.nn.summary import LayerSummary, Summary, summary
 
 __all__ = [
+    "BINARIZERS",
     "SURROGATES",
     "BinarizeReport",
     "Binarized",
@@ -21,6 +23,7 @@ __all__ = [
     "Sign",
     "Summary",
     "binarize",
+    "set_progress",
     "sign",
     "summary",
 ]

@@ -14,6 +14,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
+from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.checks import check_choice, did_you_mean
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear
 from zerocross.nn.sign import sign
@@ -64,6 +65,7 @@ def binarize(
     weights: str = "theta",
     scale: str = "none",
     weight_surrogate: str = "identity",
+    binarizer: str | None = None,
     sign_input: str | None = "polynomial",
     first_last_real: bool = True,
     relu: str = "hardtanh",
@@ -81,6 +83,7 @@ def binarize(
         weights: ``"theta"`` or ``"latent"``, see `BinaryConv2d`; latent weights start as the weights of the model.
         scale: ``"none"``, ``"channel_mean"`` (latent weights only) or ``"learned"``, from the mean of abs(w) on.
         weight_surrogate: see `BinaryConv2d`.
+        binarizer: see `BinaryConv2d`.
         sign_input: the surrogate with which every new layer binarises its input, or None to leave inputs real.
         first_last_real: keep the first and the last layer real; first and last in the order of `model.named_modules()`.
         relu: ``"hardtanh"`` or ``"keep"``: what to do with `nn.ReLU` and `nn.ReLU6` modules.
@@ -91,7 +94,10 @@ def binarize(
         (model, report): ``model, report = binarize(model); print(report)``.
     """
     check_choice("relu", relu, ("hardtanh", "keep"))
-    settings = {"weights": weights, "scale": scale, "weight_surrogate": weight_surrogate, "sign_input": sign_input}
+    settings = {
+        "weights": weights, "scale": scale, "weight_surrogate": weight_surrogate, "binarizer": binarizer,
+        "sign_input": sign_input,
+    }  # fmt: skip
     model = copy.deepcopy(model)
     skipped = _skipped(model, [skip] if isinstance(skip, str) else list(skip))
     layers = {name: module for name, module in model.named_modules() if _owns_weights(module)}
@@ -205,6 +211,8 @@ def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[st
     layer.register_parameter("bias", bias)
     if layer.scale is not None:
         layer.scale = nn.Parameter(old.detach().abs().flatten(1).mean(1))
+    if binarizer := settings["binarizer"]:
+        layer.binarizer = BINARIZERS[binarizer](layer.weight)
     return layer.train(module.training)
 
 

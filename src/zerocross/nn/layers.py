@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zerocross.nn.binarizers import BINARIZERS, Binarizer
 from zerocross.nn.checks import check_choice
 from zerocross.nn.sign import check_surrogate, sign
 
@@ -21,14 +22,32 @@ WEIGHTS = ("theta", "latent")
 SCALES = ("none", "channel_mean", "learned")
 
 
+def check_binarizer(binarizer: str, weights: str, scale: str, weight_surrogate: str) -> None:
+    """Raise ValueError unless a layer can have this binarizer beside its other settings."""
+    check_choice("binarizer", binarizer, BINARIZERS)
+    if weights != "latent":
+        raise ValueError(f"binarizer = {binarizer!r} makes binary weights of latent ones; use weights='latent'")
+    if scale != "none" or weight_surrogate != "identity":
+        raise ValueError(
+            f"binarizer = {binarizer!r} has a scale and a gradient of its own; leave out scale and weight_surrogate"
+        )
+
+
 class _BinaryWeight(nn.Module):
     """What the two layers share: the start of `weight`, and the binary weight that is computed from it."""
 
     weight: Tensor
     scale: nn.Parameter | None
+    binarizer: Binarizer | None
 
     def _configure(
-        self, weights: str, scale: str, weight_surrogate: str, sign_input: str | None, init_scale: float
+        self,
+        weights: str,
+        scale: str,
+        weight_surrogate: str,
+        binarizer: str | None,
+        sign_input: str | None,
+        init_scale: float,
     ) -> None:
         check_choice("weights", weights, WEIGHTS)
         check_choice("scale", scale, SCALES)
@@ -40,6 +59,8 @@ class _BinaryWeight(nn.Module):
                 "scale = 'channel_mean' with weights = 'theta': the mean of |-1| and |+1| is always 1; "
                 "use scale='none' or 'learned', or weights='latent'"
             )
+        if binarizer is not None:
+            check_binarizer(binarizer, weights, scale, weight_surrogate)
         if not init_scale > 0:
             raise ValueError(
                 f"init_scale = {init_scale}: it must be above 0, since sign(0) is +1 for every weight; "
@@ -48,12 +69,14 @@ class _BinaryWeight(nn.Module):
         self.binary_kinds = {"weight": weights}
         self.scaling = scale
         self.weight_surrogate = weight_surrogate
+        self.binarizer_name = binarizer
         self.sign_input = sign_input
         self.init_scale = init_scale
 
-    def _add_scale(self) -> None:
+    def _add_parts(self) -> None:
         learned = torch.ones(len(self.weight), device=self.weight.device, dtype=self.weight.dtype)
         self.register_parameter("scale", nn.Parameter(learned) if self.scaling == "learned" else None)
+        self.binarizer = None if self.binarizer_name is None else BINARIZERS[self.binarizer_name](self.weight)
 
     @torch.no_grad()
     def _start(self, bias: Tensor | None) -> None:
@@ -69,12 +92,17 @@ class _BinaryWeight(nn.Module):
         weight = state_dict.get(f"{prefix}weight")
         if self.scale is not None and weight is not None:
             state_dict.setdefault(f"{prefix}scale", weight.abs().flatten(1).mean(1))
+        if self.binarizer is not None and weight is not None:
+            for name, value in self.binarizer.start(weight).items():
+                state_dict.setdefault(f"{prefix}binarizer.{name}", value)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if self.binary_kinds["weight"] == "theta":
             self.weight.copy_(sign(self.weight))
 
     def binary_weight(self) -> Tensor:
         """Return the weight that the layer computes with: -1 and +1, times the scale where there is one."""
+        if self.binarizer is not None:
+            return self.binarizer(self.weight)
         binary = self.weight
         if self.binary_kinds["weight"] == "latent":
             binary = sign(self.weight, self.weight_surrogate)
@@ -85,12 +113,17 @@ class _BinaryWeight(nn.Module):
             return binary * self.scale.view(shape)
         return binary * self.weight.detach().abs().flatten(1).mean(1).view(shape)
 
+    def before_sign(self) -> Tensor:
+        """Return the real tensor whose sign the layer computes with: the weight, or what a binarizer makes of it."""
+        return self.weight if self.binarizer is None else self.binarizer.before_sign(self.weight)
+
     def _binary_input(self, x: Tensor) -> Tensor:
         return x if self.sign_input is None else sign(x, self.sign_input)
 
     def _describe(self) -> str:
         words = [f"weights={self.binary_kinds['weight']}"]
         words += [f"scale={self.scaling}"] if self.scaling != "none" else []
+        words += [f"binarizer={self.binarizer_name}"] if self.binarizer_name else []
         words += [f"sign_input={self.sign_input}"] if self.sign_input else []
         return ", ".join(words)
 
@@ -114,6 +147,8 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         scale: ``"none"``; ``"channel_mean"``: times the mean of abs(weight) per output channel, through which no
             gradient flows (latent weights only); ``"learned"``: times a parameter per output channel, 1 at the start.
         weight_surrogate: the surrogate gradient of a latent weight's sign; ``"clip"`` stops it beyond abs(w) = 1.
+        binarizer: None, or a name of `zerocross.nn.BINARIZERS`: a published way from a latent weight to -1 and +1 times
+            a scale, in place of the two before.
         sign_input: None, or the surrogate with which the input is binarised first.
         init_scale: > 0, the range of the latent start; a tiny one is a start at zero with random signs.
         padding_mode: as in `torch.nn.Conv2d`.
@@ -135,6 +170,7 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         weights: str = "theta",
         scale: str = "none",
         weight_surrogate: str = "identity",
+        binarizer: str | None = None,
         sign_input: str | None = None,
         init_scale: float = 1e-3,
         padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
@@ -142,12 +178,12 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         dtype: torch.dtype | None = None,
     ) -> None:
         # First, because Conv2d's constructor calls reset_parameters, which reads it.
-        self._configure(weights, scale, weight_surrogate, sign_input, init_scale)
+        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init_scale)
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
             device, dtype,
         )  # fmt: skip
-        self._add_scale()
+        self._add_parts()
 
     def reset_parameters(self) -> None:
         """Draw the weight anew."""
@@ -169,9 +205,10 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         in_features: as in `torch.nn.Linear`.
         out_features: as in `torch.nn.Linear`.
         bias: a real bias per output; it starts at 0.
-        weights: as in `BinaryConv2d`, like the four that follow.
+        weights: as in `BinaryConv2d`, like the five that follow.
         scale: see there.
         weight_surrogate: see there.
+        binarizer: see there.
         sign_input: see there.
         init_scale: see there.
         device: as in `torch.nn.Linear`.
@@ -187,15 +224,16 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         weights: str = "theta",
         scale: str = "none",
         weight_surrogate: str = "identity",
+        binarizer: str | None = None,
         sign_input: str | None = None,
         init_scale: float = 1e-3,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         # First, because Linear's constructor calls reset_parameters, which reads it.
-        self._configure(weights, scale, weight_surrogate, sign_input, init_scale)
+        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init_scale)
         super().__init__(in_features, out_features, bias, device, dtype)
-        self._add_scale()
+        self._add_parts()
 
     def reset_parameters(self) -> None:
         """Draw the weight anew."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from zerocross.nn.sign import check_surrogate, sign
+from zerocross.nn.sign import Sign
 
 
 class RSign(nn.Module):
@@ -18,17 +18,16 @@ class RSign(nn.Module):
 
     def __init__(self, channels: int, surrogate: str = "polynomial") -> None:
         super().__init__()
-        check_surrogate(surrogate)
-        self.surrogate = surrogate
+        self.sign = Sign(surrogate)
         self.shift = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return -1 or +1 for every element."""
-        return sign(x + per_channel(self.shift, x), self.surrogate)
+        return self.sign(x + per_channel(self.shift, x))
 
     def extra_repr(self) -> str:
         """Return what distinguishes this layer in print."""
-        return f"{len(self.shift)}, {self.surrogate}"
+        return f"{len(self.shift)}"
 
 
 class RPReLU(nn.Module):

@@ -10,34 +10,42 @@ from torch import Tensor, nn
 
 from zerocross.nn.checks import check_choice
 
+Temperature = float | Tensor  # a 0-dim tensor where it changes with time: compiled code reads it, and is not built anew
 
-def _identity(x: Tensor, temperature: float) -> Tensor:  # noqa: ARG001 - every surrogate takes both
+
+def _identity(x: Tensor, temperature: Temperature) -> Tensor:  # noqa: ARG001 - every surrogate takes both
     return torch.ones_like(x)
 
 
-def _clip(x: Tensor, temperature: float) -> Tensor:  # noqa: ARG001
+def _clip(x: Tensor, temperature: Temperature) -> Tensor:  # noqa: ARG001
     return (x.abs() <= 1).to(x.dtype)
 
 
-def _polynomial(x: Tensor, temperature: float) -> Tensor:  # noqa: ARG001
+def _polynomial(x: Tensor, temperature: Temperature) -> Tensor:  # noqa: ARG001
     return torch.rsub(x.abs(), 2, alpha=2).clamp_(min=0)  # 2 - 2|x| in one pass
 
 
-def _tanh(x: Tensor, temperature: float) -> Tensor:
+def _tanh(x: Tensor, temperature: Temperature) -> Tensor:
     return temperature * (1 - torch.tanh(temperature * x).square_())
 
 
-def _swish(x: Tensor, temperature: float) -> Tensor:
+def _ede(x: Tensor, temperature: Temperature) -> Tensor:
+    k = (1 / torch.as_tensor(temperature)).clamp(min=1)
+    return k * _tanh(x, temperature)
+
+
+def _swish(x: Tensor, temperature: Temperature) -> Tensor:
     z = temperature * x
     # BNN+ divides by 1 + cosh(z), which overflows; 2 sigmoid(z) sigmoid(-z) is its inverse and does not.
     return 2 * temperature * torch.sigmoid(z) * torch.sigmoid(-z) * (2 - z * torch.tanh(z / 2))
 
 
-SURROGATES: dict[str, Callable[[Tensor, float], Tensor]] = {
+SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
     "identity": _identity,
     "clip": _clip,
     "polynomial": _polynomial,
     "tanh": _tanh,
+    "ede": _ede,
     "swish": _swish,
 }
 """Name -> the derivative that replaces d sign(x) / dx, as a function of x and the temperature."""
@@ -47,9 +55,12 @@ class _SignFunction(torch.autograd.Function):
     # Not x + (sign(x) - x).detach(): that rounds, and its forward is not exactly -1 or +1.
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, surrogate: str, temperature: float) -> Tensor:
-        ctx.surrogate, ctx.temperature = surrogate, temperature
-        if surrogate != "identity":
+    def forward(ctx: Any, x: Tensor, surrogate: str, temperature: Temperature) -> Tensor:
+        ctx.surrogate = surrogate
+        ctx.temperature = None if isinstance(temperature, Tensor) else temperature
+        if isinstance(temperature, Tensor):
+            ctx.save_for_backward(x, temperature)
+        elif surrogate != "identity":
             ctx.save_for_backward(x)
         # 2 [x >= 0] - 1. The clamp gives 0, or NaN for NaN: a diverged network must not look healthy. This form is
         # three times as fast as torch.where in eager mode, and as fast as a ReLU compiled.
@@ -60,11 +71,11 @@ class _SignFunction(torch.autograd.Function):
         (grad,) = grads
         if ctx.surrogate == "identity":
             return grad, None, None
-        (x,) = ctx.saved_tensors
-        return grad * SURROGATES[ctx.surrogate](x, ctx.temperature), None, None
+        x, *changing = ctx.saved_tensors
+        return grad * SURROGATES[ctx.surrogate](x, changing[0] if changing else ctx.temperature), None, None
 
 
-def sign(x: Tensor, surrogate: str = "polynomial", temperature: float = 1.0) -> Tensor:
+def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.0) -> Tensor:
     """The sign of x in {-1, +1}, zero counted as +1, with a surrogate gradient.
 
     The gradient that arrives is multiplied by the surrogate's derivative:
@@ -75,16 +86,18 @@ def sign(x: Tensor, surrogate: str = "polynomial", temperature: float = 1.0) -> 
     ``identity``    1                                                    straight-through estimator
     ``clip``        1 inside [-1, 1], else 0                             BinaryNet: the derivative of hard tanh
     ``polynomial``  2 - 2 abs(x) inside [-1, 1], else 0                  Bi-Real Net
-    ``tanh``        t (1 - tanh(t x)^2)                                  tanh(t x); IR-Net's is max(1/t, 1) times it
+    ``tanh``        t (1 - tanh(t x)^2)                                  tanh(t x)
+    ``ede``         max(1/t, 1) t (1 - tanh(t x)^2)                      IR-Net, whose t goes from 1e-3 to 10
     ``swish``       t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))          BNN+, which starts at t = 5
     ==============  ===================================================  ==========================================
 
     Args:
         x: any floating-point tensor; its dtype and memory format are kept, and its NaNs.
         surrogate: a name of the table (`SURROGATES`).
-        temperature: t > 0, the steepness of ``tanh`` and ``swish``, whose derivative at 0 is t; unused by the others.
+        temperature: t > 0, the steepness of ``tanh``, ``ede`` and ``swish``; unused by the others. A 0-dim tensor where
+            it changes from step to step.
     """
-    check_surrogate(surrogate, temperature)
+    check_surrogate(surrogate, 1.0 if isinstance(temperature, Tensor) else temperature)
     return cast("Tensor", _SignFunction.apply(x, surrogate, temperature))
 
 
@@ -95,19 +108,34 @@ def check_surrogate(surrogate: str, temperature: float = 1.0) -> None:
         raise ValueError(f"temperature = {temperature}: it must be above 0 (1 is the usual start; larger is steeper)")
 
 
+def ede_temperature(progress: float) -> float:
+    """IR-Net's t: from 1e-3 (the identity) to 10 (nearly a step), on a log scale, over training in [0, 1]."""
+    return 10.0 ** (4 * progress - 3)
+
+
 class Sign(nn.Module):
     """`sign` as a layer.
 
     Args:
         surrogate: a name of `SURROGATES`.
-        temperature: t > 0, see `sign`.
+        temperature: t > 0, see `sign`. With ``ede`` it is where `set_progress` has put it, at first 1e-3.
     """
+
+    temperature: Temperature
 
     def __init__(self, surrogate: str = "polynomial", temperature: float = 1.0) -> None:
         super().__init__()
         check_surrogate(surrogate, temperature)
         self.surrogate = surrogate
-        self.temperature = temperature
+        if surrogate == "ede":
+            self.register_buffer("temperature", torch.tensor(ede_temperature(0)), persistent=False)
+        else:
+            self.temperature = temperature
+
+    def set_progress(self, progress: float) -> None:
+        """Take the temperature of this moment of training, from 0 to 1."""
+        if isinstance(self.temperature, Tensor):
+            self.temperature.fill_(ede_temperature(progress))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return -1 or +1 for every element."""
@@ -115,4 +143,13 @@ class Sign(nn.Module):
 
     def extra_repr(self) -> str:
         """Return what distinguishes this layer in print."""
-        return f"{self.surrogate}" + (f", temperature={self.temperature}" if self.temperature != 1 else "")
+        fixed = isinstance(self.temperature, Tensor) or self.temperature == 1
+        return self.surrogate + ("" if fixed else f", temperature={self.temperature}")
+
+
+def set_progress(model: nn.Module, progress: float) -> None:
+    """Tell every layer that changes with time (EDE's t, ReCU's tau) how far training has come, from 0 to 1."""
+    for module in model.modules():
+        tell = getattr(module, "set_progress", None)
+        if tell is not None:
+            tell(progress)

@@ -1,6 +1,10 @@
 """Optimizers of binary weights: real `torch.optim.Optimizer`s, to be used like any other."""
 
 from zerocross.optim.base import BinaryOptimizer
+from zerocross.optim.bop import Bop
+from zerocross.optim.bop2ndorder import Bop2ndOrder
+from zerocross.optim.cascade_filter import CascadeFilter
+from zerocross.optim.clip import clip_after_step
 from zerocross.optim.gradient_filter import GradientFilter
 from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, ff_ratio, split_params
 from zerocross.optim.iir_filter import IIRGradientFilter
@@ -9,6 +13,9 @@ from zerocross.optim.schedule import Schedule, set_field
 
 __all__ = [
     "BinaryOptimizer",
+    "Bop",
+    "Bop2ndOrder",
+    "CascadeFilter",
     "GradientFilter",
     "HybridOptimizer",
     "IIRGradientFilter",
@@ -16,6 +23,7 @@ __all__ = [
     "ParamSplit",
     "Schedule",
     "binary_kinds",
+    "clip_after_step",
     "ff_ratio",
     "set_field",
     "split_params",

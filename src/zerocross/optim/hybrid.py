@@ -57,6 +57,12 @@ def binary_kinds(model: nn.Module) -> dict[int, str]:
     return kinds
 
 
+def _before_sign(model: nn.Module) -> dict[int, Callable[[], Tensor]]:
+    """id(weight) -> what its layer takes the sign of, for layers that make something else of their weight first."""
+    layers = (m for m in model.modules() if getattr(m, "binarizer", None) is not None)
+    return {id(layer.weight): layer.before_sign for layer in layers}  # type: ignore[misc]
+
+
 class HybridOptimizer(Optimizer):
     """A single `torch.optim.Optimizer` made of two: `binary` for binary weights, `real` for the rest.
 
@@ -85,6 +91,7 @@ class HybridOptimizer(Optimizer):
             self.frozen = [n for n, p in model.named_parameters() if not p.requires_grad]
             _refuse_gaps(binary, real, model)
             _refuse_wrong_kind(binary, real, binary_kinds(model), names)
+            binary.before_sign = _before_sign(model)  # type: ignore[attr-defined]  # for flips_counted
             for group in (*binary.param_groups, *real.param_groups):
                 group.setdefault("param_names", [names.get(id(p), "(not in the model)") for p in group["params"]])
         # The base class takes in the very dicts of both, so that what a scheduler writes reaches its owner.

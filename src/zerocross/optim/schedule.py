@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Shape = Literal["cosine", "linear", "constant", "step"]
+Shape = Literal["cosine", "linear", "constant", "step", "fifths", "exponential"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Schedule:
 
     Args:
         shape: "cosine": (1 + cos(pi t)) / 2. "linear": 1 - t. "constant": 1. "step": `drop` to the power of how many
-            `milestones` have passed. t runs from 0 at the first update after the warm-up to 1 just after the last, so
+            `milestones` have passed. "fifths": 0.1 to the power of how many fifths have passed. "exponential":
+            1e-3 to the power of t. t runs from 0 at the first update after the warm-up to 1 just after the last, so
             that no update is spent at 0.
         total: Updates in all, >= 1.
         warmup: Updates of linear rise before, 0 <= warmup < total.
@@ -55,6 +56,10 @@ class Schedule:
             return 1 - t
         if self.shape == "step":
             return self.drop ** sum(step >= m * self.total for m in self.milestones)
+        if self.shape == "fifths":
+            return 0.1 ** int(5 * t)
+        if self.shape == "exponential":
+            return 1e-3**t
         return 1.0
 
 

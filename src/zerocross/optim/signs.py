@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -48,11 +48,17 @@ def flips_counted(optimizer: Optimizer) -> Iterator[None]:
     A parameter that never had a gradient is left out, and one that has none this time counts 0.
     """
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    before = [negative(param) for param in params]
+    # What a layer takes the sign of, where it is not the parameter itself; HybridOptimizer, which sees layers, sets it.
+    before_sign: dict[int, Callable[[], Tensor]] = getattr(optimizer, "before_sign", {})
+
+    def now() -> list[Tensor]:
+        return [negative(before_sign[id(p)]() if id(p) in before_sign else p) for p in params]
+
+    before = now()
     yield
-    for param, was in zip(params, before, strict=True):
+    for param, was, then in zip(params, before, now(), strict=True):
         if param.grad is not None or "flips" in optimizer.state.get(param, {}):
-            optimizer.state[param]["flips"] = count_flips(was, negative(param))
+            optimizer.state[param]["flips"] = count_flips(was, then)
 
 
 def count_flips(before: Tensor, after: Tensor) -> Tensor:

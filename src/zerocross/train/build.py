@@ -137,12 +137,16 @@ def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:
 
 
 def start_from(model: nn.Module, carried: Mapping[str, Tensor]) -> None:
-    """Take over the weights of the stage before; only a scale that it did not have may be missing."""
+    """Take over the weights of the stage before; only scales and binarizers may come or go with them."""
     missing, unexpected = model.load_state_dict(dict(carried), strict=False)
-    if missing := [name for name in missing if not name.endswith(".scale")]:
+    if missing := [name for name in missing if not _is_of_binarizer(name)]:
         raise ValueError(f"the stage before has no {', '.join(missing[:5])}: it trained another network")
-    if unexpected := [name for name in unexpected if not name.endswith(".scale")]:
+    if unexpected := [name for name in unexpected if not _is_of_binarizer(name)]:
         raise ValueError(f"the stage before has {', '.join(unexpected[:5])}, which this one has not")
+
+
+def _is_of_binarizer(name: str) -> bool:
+    return name.endswith(".scale") or ".binarizer." in name
 
 
 def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer:

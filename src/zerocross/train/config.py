@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import NoneType
@@ -202,10 +203,63 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     return build_part(Config, values, "")
 
 
+def with_epochs(config: Config, epochs: int) -> Config:
+    """The same run over so many epochs in all; stages keep their shares."""
+    total = sum(stage.epochs for stage in config.stages)
+    shares = _shared_out(epochs, [stage.epochs / total for stage in config.stages])
+    stages = (dataclasses.replace(stage, epochs=n) for stage, n in zip(config.stages, shares, strict=True))
+    return dataclasses.replace(config, stages=tuple(stages))
+
+
 def with_method(config: Config, name: str) -> Config:
-    """The same run by another method, at that method's own hyperparameters."""
+    """The same run by another method: over as many epochs, at that method's own hyperparameters and stages.
+
+    Settings of the real parameters that are a part of the method replace the run's.
+    """
+    method = methods.get(name)
     stages = tuple(dataclasses.replace(stage, optimizer={}) for stage in config.stages)
-    return dataclasses.replace(config, method=name, optimizer={}, stages=stages)
+    if method.parts:
+        stages = _stages_of(method.parts, sum(stage.epochs for stage in stages))
+    real = build_part(Real, {**dataclasses.asdict(config.real), **method.real}, "real.")
+    return dataclasses.replace(config, method=name, optimizer={}, real=real, stages=stages)
+
+
+def two_step(config: Config) -> Config:
+    """The same run in two stages: binary activations with real weights first, then both binary, from those weights.
+
+    Half of the epochs each. The filter starts on its weights' side (warm_start), or its first update would lose them.
+    """
+    if len(config.stages) > 1:
+        raise ValueError(f"this run has {len(config.stages)} stages already: two-step training divides one")
+    second = {}
+    if config.optimizer.get("warm_start") == 0:
+        second["warm_start"] = 3 * math.sqrt(float(config.optimizer["alpha"] or 0) / 2)
+    elif methods.get(config.method).kind == "theta":
+        raise ValueError(
+            f"method {config.method!r} starts from no weights: two-step training is for latent weights, or the filter"
+        )
+    parts = (methods.Part(0.5, "activations"), methods.Part(0.5, "both", optimizer=second))
+    return dataclasses.replace(config, stages=_stages_of(parts, sum(stage.epochs for stage in config.stages)))
+
+
+def _stages_of(parts: tuple[methods.Part, ...], epochs: int) -> tuple[Stage, ...]:
+    counts = _shared_out(epochs, [part.share for part in parts])
+    stages = []
+    for part, count in zip(parts, counts, strict=True):
+        binarize: Any = part.binarize
+        stages.append(Stage(count, binarize, "previous" if stages else None, part.optimizer, part.real))
+    return tuple(stages)
+
+
+def _shared_out(epochs: int, shares: list[float]) -> list[int]:
+    """Whole epochs by shares, at least one each; what is left over goes to the last stage."""
+    if epochs < len(shares):
+        raise ValueError(f"epochs is {epochs}; this run has {len(shares)} stages and needs at least one for each")
+    counts = [max(1, int(epochs * share)) for share in shares[:-1]]
+    counts.append(epochs - sum(counts))
+    if counts[-1] < 1:
+        raise ValueError(f"epochs is {epochs}; too few for stages of {', '.join(f'{share:.0%}' for share in shares)}")
+    return counts
 
 
 def build_part(kind: Any, values: Mapping[str, Any], where: str) -> Any:

@@ -139,8 +139,7 @@ def _train_epoch(run: Run, work: Work) -> None:
         if position.batch % config.accumulate == 0:
             loss = 0.0
             work.schedules.apply(work.optimizer, position.step)
-            if on_step is not None:
-                on_step(work.module, position.step, total)
+            on_step(work.module, position.step, total)
         position.batch += 1
         accumulating = position.batch % config.accumulate != 0
         with fabric.no_backward_sync(work.model, enabled=accumulating):
@@ -187,7 +186,8 @@ def _metrics(position: Position, loss: float, work: Work, rate: float) -> dict[s
         "images_per_second": rate,
     }
     if binary is not None:
-        line["alpha" if getattr(binary, "kind", "") == "theta" else "latent_lr"] = float(binary.param_groups[0]["lr"])
+        theta = getattr(binary, "kind", "latent") == "theta"
+        line[binary.lr_name if theta else "latent_lr"] = float(binary.param_groups[0]["lr"])
         line["ff_ratio"] = ff_ratio(inner)
         line["ff_ratio_by_layer"] = ff_ratio(inner, per="parameter")
     return line

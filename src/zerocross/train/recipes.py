@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from zerocross.nn.checks import check_choice
-from zerocross.train.config import Config, Data, Model, Real, Stage, Task
+from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,19 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 
 
 def get(name: str) -> Recipe:
-    """The recipe of that name, or an error that lists the names."""
+    """The recipe of that name, or that of a .json file; or an error that lists the names."""
+    if name.endswith(".json"):
+        return read(Path(name))
     check_choice("recipe", name, RECIPES)
     return RECIPES[name]
+
+
+def read(path: Path) -> Recipe:
+    """The recipe in a file, which is a config as JSON: what `zerocross tune` writes, or a run folder's config.json."""
+    if not path.is_file():
+        raise FileNotFoundError(2, "No such recipe file", str(path))
+    try:
+        config = from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, AttributeError) as wrong:  # the last two: a number where a section should stand
+        raise ValueError(f"{path} is not a recipe: {wrong}") from wrong
+    return Recipe(f"read from {path}", config, stated={}, assumed={})
