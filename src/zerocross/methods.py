@@ -275,7 +275,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             source="Qin et al., Forward and Backward Information Retention (IR-Net), CVPR 2020",
             hyperparameters=_SGD,
             tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "first t", "last t"),
-            settings=f"published, for CIFAR-10; t from 1e-3 to 10 over the run, however short; {_START}",
+            settings="published, for CIFAR-10; t from 1e-3 to 10 over the run, however short; a hard tanh before each "
+            f"sign, as in its networks; {_START}",
             build=_sgd,
             model_options=_latent("ir-net", surrogate="ede"),
         ),

@@ -15,7 +15,15 @@ from scipy.signal import butter
 from torch import Tensor, nn
 
 from zerocross.filters import IIRFilter, cascade, ema
-from zerocross.optim import BinaryOptimizer, GradientFilter, IIRGradientFilter, LatentSGD
+from zerocross.optim import (
+    BinaryOptimizer,
+    Bop,
+    Bop2ndOrder,
+    CascadeFilter,
+    GradientFilter,
+    IIRGradientFilter,
+    LatentSGD,
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,18 @@ def _fixed(filt: IIRFilter) -> Callable[..., BinaryOptimizer]:
     return lambda params, **more: IIRGradientFilter(params, filt, **more)
 
 
+def _cascade(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: CascadeFilter(params, **{**settings, **more})
+
+
+def _bop(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: Bop(params, **{**settings, **more})
+
+
+def _bop2ndorder(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: Bop2ndOrder(params, **{**settings, **more})
+
+
 def designed(sections: Any) -> IIRFilter:
     """The filter of a scipy design (whose type says that it could be many things)."""
     return IIRFilter.from_sos(sections)
@@ -73,6 +93,16 @@ _LATENT_RANGES = (
     ({"clip_gradient": -1.0}, "clip_gradient is -1.0"),
     ({"start": -0.1}, "start is -0.1"),
 )
+_BOP_RANGES = (
+    ({"gamma": 0.0}, r"gamma is 0.0; it must lie in \(0, 1\]"),
+    ({"gamma": 2.0}, "gamma is 2.0"),
+    ({"tau": -1e-8}, "tau is -1e-08"),
+    ({"tau": float("nan")}, "tau is nan"),
+)
+_CASCADE_RANGES = (
+    ({"alpha": 0.0}, r"alpha is 0.0; it must lie in \(0, 1\]"),
+    ({"gammas": (0.1, 0.0)}, r"gammas are \(0.1, 0.0\); each must lie in"),
+)
 
 OPTIMIZERS: dict[str, Row] = {
     "filter": Row(_filtered(alpha=0.02), own={"alpha": 0.3, "gamma": 0.7}, wrong=_RANGES),
@@ -83,6 +113,14 @@ OPTIMIZERS: dict[str, Row] = {
     "latent": Row(_latent(start=0.01), kind="latent", own={"lr": 0.5, "gamma": 0.3}, wrong=_LATENT_RANGES),
     "latent-switches": Row(
         _latent(clip=0.1, clip_gradient=0.09, start=0.0, lr=0.2, weight_decay=0.01), kind="latent", own={"clip": 0.05}
+    ),
+    "cascade-1": Row(_cascade(alpha=0.02, gammas=()), own={"alpha": 0.3}),
+    "cascade-3": Row(_cascade(alpha=0.02, gammas=(0.1, 0.3)), own={"alpha": 0.3}, wrong=_CASCADE_RANGES),
+    "bop": Row(_bop(gamma=0.02, tau=0.01), own={"gamma": 0.3, "tau": 0.1}, wrong=_BOP_RANGES),
+    "bop2ndorder": Row(
+        _bop2ndorder(gamma=0.02, sigma=0.1, tau=0.01),
+        own={"gamma": 0.3, "sigma": 0.5, "tau": 0.1},
+        wrong=(*_BOP_RANGES, ({"sigma": 0.0}, "sigma is 0.0")),
     ),
 }
 

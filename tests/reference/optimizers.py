@@ -54,6 +54,70 @@ def latent_sgd(gradients: Array, lrs: Array, weight_decay: float, gamma: float, 
     return np.array(path)
 
 
+def averages(gradients: Array, alphas: Array, gammas: tuple[float, ...], theta: Array) -> Array:
+    """Moving averages in a row, the last one with an alpha per step: theta after each gradient."""
+    states, thetas = [np.zeros_like(theta) for _ in (*gammas, 0)], []
+    for x, alpha in zip(gradients, alphas, strict=True):
+        for index, discount in enumerate((*gammas, alpha)):
+            states[index] = (1 - discount) * states[index] + discount * (states[index - 1] if index else x)
+        theta = signs_against(states[-1], theta)
+        thetas.append(theta)
+    return np.array(thetas)
+
+
+def bop(gradients: Array, gammas: Array, tau: float, theta: Array) -> Array:
+    """Bop, weight by weight, with a gamma per step: theta after each gradient."""
+    m, thetas = np.zeros_like(theta), []
+    for x, gamma in zip(gradients, gammas, strict=True):
+        m = (1 - gamma) * m + gamma * x
+        flip = (np.abs(m) > tau) & (np.sign(m) == theta)
+        theta = np.where(flip, -theta, theta)
+        thetas.append(theta)
+    return np.array(thetas)
+
+
+def bop2ndorder(gradients: Array, gammas: Array, sigma: float, tau: float, theta: Array) -> Array:
+    """Bop2ndOrder, with a gamma per step: theta after each gradient."""
+    m, v, thetas = np.zeros_like(theta), np.zeros_like(theta), []
+    for x, gamma in zip(gradients, gammas, strict=True):
+        m = (1 - gamma) * m + gamma * x
+        v = (1 - sigma) * v + sigma * x**2
+        pull = m / (np.sqrt(v) + 1e-10)
+        flip = (np.abs(pull) > tau) & (np.sign(pull) == theta)
+        theta = np.where(flip, -theta, theta)
+        thetas.append(theta)
+    return np.array(thetas)
+
+
+class NaiveSGD:
+    """SGD with momentum and weight decay as torch has it: the decay goes into the momentum."""
+
+    def __init__(self, momentum: float, weight_decay: float) -> None:
+        self.momentum, self.weight_decay, self.buffer = momentum, weight_decay, 0.0
+
+    def step(self, w: Array, grad: Array, lr: float) -> Array:
+        """The weights after one update."""
+        self.buffer = self.momentum * self.buffer + grad + self.weight_decay * w
+        return w - lr * self.buffer
+
+
+class NaiveAdam:
+    """Adam with bias correction, and weight decay added to the gradient."""
+
+    def __init__(self, weight_decay: float = 0.0, clip: float | None = None) -> None:
+        self.weight_decay, self.clip, self.m, self.v, self.steps = weight_decay, clip, 0.0, 0.0, 0
+
+    def step(self, w: Array, grad: Array, lr: float) -> Array:
+        """The weights after one update, clipped where asked."""
+        grad = grad + self.weight_decay * w
+        self.steps += 1
+        self.m = 0.9 * self.m + 0.1 * grad
+        self.v = 0.999 * self.v + 0.001 * grad**2
+        m, v = self.m / (1 - 0.9**self.steps), self.v / (1 - 0.999**self.steps)
+        w = w - lr * m / (np.sqrt(v) + 1e-8)
+        return w if self.clip is None else np.clip(w, -self.clip, self.clip)
+
+
 def flip_ratio(before: Array, after: Array) -> float:
     """Eq. 18, as written: half the 1-norm of the difference of the signs, over the number of weights."""
     return float(sum(abs(b - a) / 2 for a, b in zip(before.ravel(), after.ravel(), strict=True)) / before.size)

@@ -22,9 +22,11 @@ app = typer.Typer(
 COMMANDS = {
     "demo": "demo",
     "train": "train",
+    "compare": "compare",
     "evaluate": "evaluate",
     "runs": "runs",
     "recipes": "recipes",
+    "methods": "methods",
     "models": "models",
     "data": "data",
     "filter": "filter",

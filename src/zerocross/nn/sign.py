@@ -116,6 +116,10 @@ def ede_temperature(progress: float) -> float:
 class Sign(nn.Module):
     """`sign` as a layer.
 
+    With ``ede`` the input passes a hard tanh first, as in IR-Net's networks: the signs are the same, and no gradient
+    comes from beyond 1. Without it EDE, which at first is the identity, makes gradients explode in a deep network whose
+    activations are not bounded.
+
     Args:
         surrogate: a name of `SURROGATES`.
         temperature: t > 0, see `sign`. With ``ede`` it is where `set_progress` has put it, at first 1e-3.
@@ -139,6 +143,8 @@ class Sign(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return -1 or +1 for every element."""
+        if self.surrogate == "ede":
+            x = nn.functional.hardtanh(x)
         return sign(x, self.surrogate, self.temperature)
 
     def extra_repr(self) -> str:

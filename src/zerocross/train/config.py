@@ -214,8 +214,11 @@ def with_epochs(config: Config, epochs: int) -> Config:
 def with_method(config: Config, name: str) -> Config:
     """The same run by another method: over as many epochs, at that method's own hyperparameters and stages.
 
-    Settings of the real parameters that are a part of the method replace the run's.
+    Settings of the real parameters that are a part of the method replace the run's. The run's own method keeps what the
+    run says about it.
     """
+    if name == config.method:
+        return config
     method = methods.get(name)
     stages = tuple(dataclasses.replace(stage, optimizer={}) for stage in config.stages)
     if method.parts:

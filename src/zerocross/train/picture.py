@@ -55,8 +55,8 @@ def draw(path: Path, lines: Sequence[dict[str, Any]], title: str, part: str = "t
 
 def _smooth(values: np.ndarray) -> np.ndarray:
     """A centred mean over a twentieth of the run, with shorter windows at the ends."""
-    width = max(1, len(values) // 20)
+    width = min(max(1, len(values) // 20), (len(values) - 1) // 2)  # a window no longer than the run
+    if width < 1:
+        return values
     ones = np.ones(2 * width + 1)
-    return (
-        np.convolve(values, ones, "same") / np.convolve(np.ones_like(values), ones, "same") if len(values) else values
-    )
+    return np.convolve(values, ones, "same") / np.convolve(np.ones_like(values), ones, "same")

@@ -21,10 +21,10 @@ class DSQ(nn.Module):
         phi = s tanh(k (x - middle))            k = ln(2 / sharpness - 1) / (high - low), s = 1 / (1 - sharpness)
         out = sign(phi) (high - low) / 2        d sign / d phi = 1
 
-    low, high and sharpness (their alpha) are learned. Their gradients are sums over all n weights of the layer; they are
-    divided by sqrt(n), as in LSQ: at the learning rate of the other real parameters the bounds would otherwise leave the
-    weights behind, and all signs become one. Theirs adds the middle back to the result; here it is only the threshold,
-    so that the weight is -scale or +scale, as a binary layer needs it.
+    low, high and sharpness (their alpha) are learned. Their gradients are sums over all n weights of the layer, and
+    are divided by sqrt(n), as in LSQ: at the learning rate of the other real parameters the bounds would otherwise
+    leave the weights behind, and all signs become one. Theirs adds the middle back to the result; here it is only the
+    threshold, so that the weight is -scale or +scale, as a binary layer needs it.
 
     Args:
         weight: The layer's latent weight; the bounds start at plus and minus its largest magnitude.

@@ -1,0 +1,192 @@
+"""zerocross compare: methods side by side on one recipe, cached run by run."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zerocross.cli.train import DATA_DIR, _assignments
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def command(
+    recipe: Annotated[str, typer.Option(metavar="NAME", help="A name from `zerocross recipes`.")] = "digits",
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B:3,C",
+            help="Names from `zerocross methods`, or all. A colon and a number: seeds of that one.",
+        ),
+    ] = "all",
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", help="Epochs of each run, in all. Default: the recipe's.", min=1)
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="K", help="Runs of each method: seeds 0 to K - 1.", min=1)] = 1,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting of all runs. Repeatable."),
+    ] = None,
+    in_two_steps: Annotated[
+        bool,
+        typer.Option("--two-step", metavar="", help="Real weights with binary activations first, then both binary."),
+    ] = False,
+    validate: Annotated[
+        bool, typer.Option("--validate", metavar="", help="Hold out training data, and evaluate on it.")
+    ] = False,
+    data_dir: Annotated[Path | None, DATA_DIR] = None,
+    jobs: Annotated[
+        int, typer.Option(metavar="J", help="Runs at a time, each on its share of the threads.", min=1)
+    ] = 1,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Finished runs; what is there is not run again.")] = Path(
+        "results/runs"
+    ),
+    work: Annotated[Path, typer.Option(metavar="DIR", help="Folders of unfinished runs.")] = Path("runs/by-hash"),
+    keep: Annotated[
+        bool, typer.Option("--keep", metavar="", help="Keep those of finished runs, too: weights, metrics.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="NAME", help="Writes NAME.json, .md, .png. Default: results/compare-RECIPE-Nepochs."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the table.")] = False,
+) -> int:
+    """Train methods side by side: the same network, data and budget, each at its own settings.
+
+    Writes a table, a picture and all figures. Every finished run is kept by the hash of its config: a comparison that
+    was cut goes on with the same command, and a larger one runs only what is new.
+    """
+    from rich.console import Console
+
+    from zerocross.experiments import compare
+
+    counts = method_seeds(methods, seeds, recipe, in_two_steps=in_two_steps)
+    changes = _assignments(set_ or []) | ({"data.validate": "true"} if validate else {})
+    configs = compare.configs(recipe, counts, epochs=epochs, changes=changes, in_two_steps=in_two_steps)
+    total = sum(stage.epochs for stage in configs[0].stages)
+    kinds = "-two-step" * in_two_steps + "-validation" * configs[0].data.validate
+    out = out or Path("results") / f"compare-{recipe}-{total}epochs{kinds}"
+    files = _files(out)
+    console = Console(highlight=False)
+    if _replaced(files) and not quiet:
+        console.print(f"replaces the earlier comparison {_names(files)}", soft_wrap=True, markup=False)
+
+    from zerocross.experiments.cache import Interrupted, run_all
+    from zerocross.train import Place
+
+    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
+    sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
+    place = Place(str(data_dir.resolve()) if data_dir else None)
+    try:
+        ended = run_all(configs, place, results, work, show=not quiet, jobs=jobs, keep=keep)
+    except Interrupted as stopped:
+        return _tell(str(stopped), stopped.exit_code)
+    except OSError as failed:
+        if failed.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+            raise
+        return _tell(f"{failed.strerror}; finished runs are kept. Make room, and the same command goes on", 1)
+    asked = {"--recipe": recipe, "--methods": methods, "--epochs": epochs, "--seeds": seeds, "--set": set_,
+             "--two-step": in_two_steps, "--validate": validate}  # fmt: skip
+    return _report(compare.summarise(ended, command=_command_line(asked)), files, console)
+
+
+def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = False) -> dict[str, int]:
+    """Method -> number of seeds, from "a,b:3,all"; a number of its own stands before that of all."""
+    from zerocross.experiments.compare import two_step_methods
+    from zerocross.methods import METHODS, get
+
+    named: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, number = (part.strip() for part in item.partition(":"))
+        if colon and not (number.isdecimal() and int(number)):
+            raise ValueError(f"--methods {item!r}: after the colon stands the number of seeds, at least 1")
+        if name in named:
+            raise ValueError(f"--methods names {name!r} twice")
+        if name != "all":
+            get(name)
+        named[name] = int(number) if colon else seeds
+    if not named:
+        raise ValueError(f"--methods names no method; name some of {', '.join(METHODS)}, or all")
+    if "all" in named:
+        rest = named.pop("all")
+        named |= {name: rest for name in (two_step_methods(recipe) if in_two_steps else METHODS) if name not in named}
+    return named
+
+
+def _files(out: Path) -> dict[str, Path]:
+    return {kind: out.with_name(f"{out.name}.{kind}") for kind in ("json", "md", "png")}
+
+
+def _names(files: Mapping[str, Path]) -> str:
+    return ", ".join(str(path) for path in files.values())
+
+
+def _replaced(files: Mapping[str, Path]) -> bool:
+    """Whether the files are those of an earlier comparison; files of another kind are refused."""
+    import json
+
+    from zerocross.experiments.compare import KIND
+
+    there = [path for path in files.values() if path.exists()]
+    if not there:
+        return False
+    try:
+        earlier = json.loads(files["json"].read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        earlier = None
+    if not isinstance(earlier, dict) or earlier.get("kind") != KIND:
+        raise FileExistsError(
+            f"{', '.join(map(str, there))}: in the way, and not from an earlier comparison; move it, or name another "
+            "place by --out"
+        )
+    return True
+
+
+def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console) -> int:
+    from rich import box
+    from rich.table import Table
+
+    from zerocross.experiments import compare_picture, compare_text
+    from zerocross.files import write_text
+    from zerocross.train.record import write_json
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in compare_text.header(summary):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for row in compare_text.rows(summary):
+        table.add_row(*row)
+    console.print(table)
+    for note in compare_text.notes(summary):
+        console.print(note, soft_wrap=True, markup=False)
+    failed = sum(len(row["failed"]) for row in summary["methods"].values())
+    made = sum(row["n"] for row in summary["methods"].values())
+    if made:
+        write_json(files["json"], summary)
+        write_text(files["md"], compare_text.markdown(summary, files["png"].name))
+        compare_picture.draw(files["png"], summary)
+        console.print(f"written: {_names(files)}", soft_wrap=True, markup=False)
+    return _tell(f"{failed} of {failed + made} runs failed", 1) if failed else 0
+
+
+def _command_line(asked: Mapping[str, Any]) -> str:
+    words = ["zerocross", "compare"]
+    for option, value in asked.items():
+        for each in value if isinstance(value, list) else [value]:
+            if each is True:
+                words.append(option)
+            elif each not in (None, False):
+                words += [option, str(each)]
+    return shlex.join(words)
+
+
+def _tell(message: str, code: int) -> int:
+    sys.stderr.write(f"zerocross: {message}\n")
+    return code

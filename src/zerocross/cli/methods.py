@@ -1,0 +1,68 @@
+"""zerocross methods: the ways to train binary weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show one method whole: source, settings, stages.")
+    ] = None,
+) -> None:
+    """List the methods with their hyperparameters and how many there are to tune, or show one whole."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from zerocross.methods import METHODS
+
+    if name is not None:
+        _show(name)
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    table.add_column("what it is", ratio=3)
+    table.add_column("hyperparameters", ratio=2)
+    table.add_column("to tune", justify="right")
+    for key, method in METHODS.items():
+        table.add_row(key, method.summary, _values(method.hyperparameters), str(len(method.tuned)))
+    Console(highlight=False).print(table)
+    typer.echo(
+        "\nto tune: for the binary weights; start, scaling and clipping count where a method has them.\n"
+        "One whole: zerocross methods NAME. Run it: zerocross train RECIPE --method NAME. Side by side: zerocross "
+        "compare"
+    )
+
+
+def _show(name: str) -> None:
+    from zerocross.methods import get
+
+    method = get(name)
+    told = {
+        "Source": method.source,
+        f"To tune ({len(method.tuned)})": ", ".join(method.tuned),
+        "Settings": method.settings,
+        "Binary weights": _values(method.hyperparameters),
+        "Real parameters": _values(method.real) or "as the recipe has them",
+        "Layers": _values(method.model_options),
+    }
+    typer.echo(f"{name}: {method.summary}\n")
+    for what, text in told.items():
+        typer.echo(f"{what}: {text}")
+    for number, part in enumerate(method.parts, 1):
+        different = {**part.optimizer, **{f"real {key}": value for key, value in part.real.items()}}
+        extra = f", {_values(different)}" if different else ""
+        typer.echo(f"Stage {number}: {part.share:.0%} of the epochs, binarize = {part.binarize}{extra}")
+    setting, value = next(iter(method.hyperparameters.items()))
+    typer.echo(f"\nRun it: zerocross train digits --method {name} --set optimizer.{setting}={value}")
+
+
+def _values(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={'none' if value is None else _short(value)}" for key, value in settings.items())
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

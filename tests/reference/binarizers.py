@@ -1,0 +1,120 @@
+"""Naive twins of the latent-weight binarisers: the published formulas in numpy, with gradients worked out by hand.
+
+Each function takes a weight (filters, inputs), the gradient of the loss with respect to the weight that the layer
+computes with, and what the method depends on; it returns that weight, and the gradients with respect to the latent one
+and to the method's own parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Result = tuple[Array, Array, dict[str, Array]]
+
+
+def signs(w: Array) -> Array:
+    """-1 or +1, zero counted as +1."""
+    return np.where(w < 0, -1.0, 1.0)
+
+
+def less_mean(w: Array) -> Array:
+    """Each filter less its mean, which is its own gradient rule, too."""
+    return w - w.mean(1, keepdims=True)
+
+
+def binaryconnect(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """The sign; the gradient passes."""
+    del progress, own
+    return signs(w), grad, {}
+
+
+def dorefa(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """The sign times the layer's mean magnitude; the gradient passes."""
+    del progress, own
+    return signs(w) * np.abs(w).mean(), grad, {}
+
+
+def xnor_net(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """Centred, clamped, times the filter's mean magnitude; the gradient takes both ways, sign and scale."""
+    del progress, own
+    centred = less_mean(w)
+    clamped = np.clip(centred, -1, 1)
+    s, b, n = np.abs(clamped).mean(1, keepdims=True), signs(clamped), w.shape[1]
+    through = grad * s + b * (grad * b).sum(1, keepdims=True) / n
+    return b * s, less_mean(through * (np.abs(centred) <= 1)), {}
+
+
+def xnor_net_pp(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """A learned scale per filter; the gradient of the sign stops beyond 1."""
+    del progress
+    scale = own["scale"][:, None]
+    return signs(w) * scale, grad * scale * (np.abs(w) <= 1), {"scale": (grad * signs(w)).sum(1)}
+
+
+def ir_net(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """Standardised by filter, times a power of two; EDE's gradient, and the standardisation's."""
+    del own
+    t = 10 ** (-3 + 4 * progress)
+    k = max(1 / t, 1)
+    std = w.std(1, ddof=1, keepdims=True)
+    u = less_mean(w) / std
+    s = 2 ** np.round(np.log2(np.abs(u).mean(1, keepdims=True)))
+    du = grad * s * k * t * (1 - np.tanh(t * u) ** 2)
+    return signs(u) * s, (less_mean(du) - u * (du * u).sum(1, keepdims=True) / (w.shape[1] - 1)) / std, {}
+
+
+def recu(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """Standardised by filter, the tails beyond the layer's Laplace quantile clamped, times a learned scale."""
+    tau = 0.85 + 0.14 * (np.exp(progress) - 1) / (np.e - 1)
+    scale, n = own["scale"][:, None], w.shape[1]
+    c = less_mean(w)
+    var = w.var(1, ddof=1, keepdims=True) + 1e-5
+    a = np.sqrt(8 / var)
+    u = a * c
+    q = -np.abs(u).mean() * np.log(2 - 2 * tau)
+    du = grad * scale * (np.abs(u) < q)
+    dc = a * du - c * a / var * (du * c).sum(1, keepdims=True) / (n - 1)
+    return signs(u) * scale, less_mean(dc), {"scale": (grad * signs(u)).sum(1)}
+
+
+def dsq(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """The soft quantiser with its sign taken; gradients by central differences of what is differentiated.
+
+    The sign's own gradient is 1, so that around the present point the result is phi times half the present step, plus
+    the present signs times half the step.
+    """
+    del progress
+    low, high, sharpness = (float(own[name]) for name in ("low", "high", "sharpness"))
+
+    def phi(w: Array, low: float, high: float, sharpness: float) -> Array:
+        k = np.log(2 / sharpness - 1) / (high - low)
+        return np.tanh(k * (np.clip(w, low, high) - (low + high) / 2)) / (1 - sharpness)
+
+    half, b = (high - low) / 2, signs(phi(w, low, high, sharpness))
+
+    def around(low: float, high: float, sharpness: float) -> float:
+        return float((grad * (phi(w, low, high, sharpness) * half + b * (high - low) / 2)).sum())
+
+    h = 1e-6
+    dw = grad * half * (phi(w + h, low, high, sharpness) - phi(w - h, low, high, sharpness)) / (2 * h)
+    point, slopes = np.array([low, high, sharpness]), {}
+    for index, name in enumerate(("low", "high", "sharpness")):
+        d = h * np.eye(3)[index]
+        slope = (around(*(point + d)) - around(*(point - d))) / (2 * h)
+        slopes[name] = np.array(slope / np.sqrt(w.size))
+    return b * half, dw, slopes
+
+
+NAIVE: dict[str, Callable[[Array, Array, float, dict[str, Array]], Result]] = {
+    "binaryconnect": binaryconnect,
+    "xnor-net": xnor_net,
+    "xnor-net++": xnor_net_pp,
+    "dorefa": dorefa,
+    "ir-net": ir_net,
+    "dsq": dsq,
+    "recu": recu,
+}

@@ -1,0 +1,208 @@
+"""Every method of the registry under one contract: its update is its formula, and its weights stay binary."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from reference import optimizers as naive
+from reference.binarizers import NAIVE, signs
+from zerocross import data, methods, models
+from zerocross.methods import METHODS
+from zerocross.nn import BinaryLinear
+from zerocross.optim import HybridOptimizer, ff_ratio, split_params
+from zerocross.train import recipes
+from zerocross.train.build import build_model, build_optimizer, start_from
+from zerocross.train.config import Config, two_step, with_epochs, with_method
+
+STEPS, SHAPE = 60, (6, 20)
+LATENT = [name for name, method in METHODS.items() if method.kind == "latent"]
+
+
+def layer_of(method: methods.Method) -> BinaryLinear:
+    """One layer of the method in float64, with the options that it gives to a network's layers."""
+    torch.manual_seed(0)
+    options = {key: value for key, value in method.model_options.items() if key != "surrogate"}
+    return BinaryLinear(SHAPE[1], SHAPE[0], **options).double()  # type: ignore[arg-type]
+
+
+def gradients() -> torch.Tensor:
+    """Of the loss with respect to the binary weight, step by step: noise around a mean that changes its sign."""
+    draw = torch.Generator().manual_seed(3)
+    swing = torch.cos(torch.arange(STEPS) / 7)[:, None, None]
+    return (torch.randn(STEPS, *SHAPE, generator=draw) + swing).double()
+
+
+def channel_mean(w: np.ndarray, grad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """ReActNet's weight: the sign times the filter's mean magnitude (no gradient), stopped beyond 1."""
+    scale = np.abs(w).mean(1, keepdims=True)
+    return signs(w) * scale, grad * scale * (np.abs(w) <= 1)
+
+
+def latent_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinear) -> np.ndarray:
+    """The latent weights after all steps: the binariser's gradient by hand, then the optimizer's update by hand."""
+    w = layer.weight.detach().numpy().copy()
+    own = {} if layer.binarizer is None else {k: v.numpy() for k, v in layer.binarizer.start(layer.weight).items()}
+    if name == "latent-sgd":
+        decay, gamma = h["weight_decay"], h["gamma"]
+        return naive.latent_sgd(gradients().numpy(), np.array([lr(i) for i in range(STEPS)]), decay, gamma, w)[-1]
+    if "momentum" in h:
+        rule: Any = naive.NaiveSGD(h["momentum"], h["weight_decay"])
+    else:
+        rule = naive.NaiveAdam(h.get("weight_decay", 0.0), h.get("clip"))
+    for step, grad in enumerate(gradients().numpy()):
+        if name in NAIVE:
+            _, dw, _ = NAIVE[name](w, grad, step / STEPS, own)
+        else:
+            _, dw = channel_mean(w, grad)
+        w = rule.step(w, dw, lr(step))
+    return w
+
+
+def theta_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinear) -> np.ndarray:
+    """The binary weights after all steps."""
+    theta, rates, x = layer.weight.detach().numpy().copy(), np.array([lr(i) for i in range(STEPS)]), gradients().numpy()
+    if name == "bop":
+        return naive.bop(x, rates, h["tau"], theta)[-1]
+    if name == "bop2ndorder":
+        return naive.bop2ndorder(x, rates, h["sigma"], h["tau"], theta)[-1]
+    inner = {"filter": (h.get("gamma"),), "filter-order1": (), "filter-cascade": (h.get("gamma"),) * 2}[name]
+    return naive.averages(x, rates, inner, theta)[-1]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_update_equals_a_naive_twin(name: str) -> None:
+    method = METHODS[name]
+    layer, h = layer_of(method), method.hyperparameters
+    for own in layer.parameters():
+        own.requires_grad_(own is layer.weight)  # a learned scale is the real parameters' business
+    first = h["alpha"] if "alpha" in h else h["gamma"] if name.startswith("bop") else h["lr"]
+
+    def lr(step: int) -> float:
+        return float(first) * (1 - step / (2 * STEPS))  # type: ignore[arg-type]
+
+    expected = (theta_twin if method.kind == "theta" else latent_twin)(name, h, lr, layer)
+    optimizer = method.build(split_params(layer).binary, h, 1)
+    for step, grad in enumerate(gradients()):
+        optimizer.param_groups[0]["lr"] = lr(step)
+        method.on_step(layer, step, STEPS)
+        layer.zero_grad()
+        (layer.binary_weight() * grad).sum().backward()
+        optimizer.step()
+    found = layer.weight.detach().numpy()
+    assert not np.allclose(found, layer_of(method).weight.detach().numpy())  # it has moved
+    np.testing.assert_allclose(found, expected, rtol=3e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weights_are_binary_and_flips_are_those_of_the_layers(name: str) -> None:
+    """After a few updates every binary layer holds -scale and +scale, and the FF ratio is counted on those."""
+    method = METHODS[name]
+    config = with_method(recipes.get("digits").config, name)
+    config = dataclasses.replace(config, log_every=1)
+    dataset = data.load("digits")
+    stage = config.stages[-1]
+    model = build_model(config, stage, dataset)
+    optimizer = build_optimizer(model, config, stage)
+    assert isinstance(optimizer, HybridOptimizer)
+    layers = [module for module in model.modules() if hasattr(module, "binary_kinds")]
+    assert layers
+    for step, (x, y) in enumerate(dataset.train_batches(64, seed=0).epoch(0)):
+        before = [layer.binary_weight().detach() < 0 for layer in layers]  # type: ignore[operator]
+        method.on_step(model, step, 100)
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        weights = [layer.binary_weight().detach() for layer in layers]  # type: ignore[operator]
+        flips = sum(int((was != (now < 0)).sum()) for was, now in zip(before, weights, strict=True))
+        total = sum(now.numel() for now in weights)
+        # DSQ's threshold is a real parameter, which the other optimizer moves after the count.
+        assert ff_ratio(optimizer) == pytest.approx(flips / total, abs=5e-4 if name == "dsq" else 1e-12)
+        for weight in weights:
+            size = weight.abs().flatten(1)
+            torch.testing.assert_close(size, size[:, :1].expand_as(size), rtol=1e-5, atol=0)
+        if step == 4:
+            return
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_is_described(name: str) -> None:
+    method = METHODS[name]
+    assert method.tuned
+    assert method.source
+    assert method.settings
+    assert "schedule" in method.hyperparameters
+    assert models.create("digits_net", **method.model_options) is not None
+
+
+def test_filter_is_tuned_by_three_numbers_and_latent_sgd_by_seven() -> None:
+    assert len(METHODS["filter"].tuned) == 3
+    assert len(METHODS["latent-sgd"].tuned) == 7
+
+
+def test_method_brings_its_stages_and_real_settings_and_keeps_the_budget() -> None:
+    config = with_epochs(recipes.get("cifar10-birealnet20").config, 5)
+    adam = with_method(config, "adambnn")
+    assert [(stage.epochs, stage.binarize, stage.init_from) for stage in adam.stages] == [
+        (2, "activations", None),
+        (3, "both", "previous"),
+    ]
+    assert adam.real.name == "adam"
+    assert adam.real_of(adam.stages[0]).weight_decay == 5e-6
+    assert adam.real_of(adam.stages[1]).weight_decay == 0
+    assert with_method(config, "ir-net").real == config.real
+    assert sum(stage.epochs for stage in with_epochs(adam, 9).stages) == 9
+    with pytest.raises(ValueError, match="epochs is 1; this run has 2 stages"):
+        with_epochs(adam, 1)
+
+
+@pytest.mark.parametrize("name", ["filter", *LATENT])
+def test_two_step_training_starts_binary_weights_from_the_signs_of_real_ones(name: str) -> None:
+    if METHODS[name].parts:
+        pytest.skip("has two stages of its own")
+    config = two_step(with_method(recipes.get("digits").config, name))
+    assert [(stage.epochs, stage.binarize) for stage in config.stages] == [(10, "activations"), (10, "both")]
+    dataset = data.load("digits")
+    real, binary = (build_model(config, stage, dataset) for stage in config.stages)
+    start_from(binary, real.state_dict())
+    state = real.state_dict()
+    for module_name, module in binary.named_modules():
+        if isinstance(module, BinaryLinear) or hasattr(module, "binary_weight"):
+            weight = state[f"{module_name}.weight"]
+            signs_of = module.before_sign()  # type: ignore[operator]
+            if module.binary_kinds["weight"] == "theta":  # type: ignore[index]
+                assert torch.equal(module.weight < 0, weight < 0)  # type: ignore[operator]
+            else:
+                assert torch.equal(module.weight, weight)  # type: ignore[arg-type]
+            assert torch.equal(module.binary_weight() < 0, signs_of < 0)  # type: ignore[operator]
+
+
+def test_two_step_training_of_the_filter_starts_warm() -> None:
+    config = two_step(recipes.get("digits").config)
+    alpha = float(config.optimizer["alpha"])  # type: ignore[arg-type]
+    assert config.optimizer_of(config.stages[1])["warm_start"] == pytest.approx(3 * math.sqrt(alpha / 2))
+    with pytest.raises(ValueError, match="2 stages already"):
+        two_step(config)
+    with pytest.raises(ValueError, match="'bop' starts from no weights"):
+        two_step(with_method(recipes.get("digits").config, "bop"))
+
+
+def test_split_claims_binarizers_parameters_as_real_ones_without_decay() -> None:
+    model = models.create("digits_net", **METHODS["dsq"].model_options)
+    split = split_params(model)
+    claimed = {id(param) for param in split.real_no_decay}
+    own = [param for name, param in model.named_parameters() if ".binarizer." in name]
+    assert own
+    assert all(id(param) in claimed for param in own)
+
+
+def test_config_of_a_method_is_hashed_with_its_own_settings() -> None:
+    hashes = {with_method(Config(), name).hash for name in METHODS}
+    assert len(hashes) == len(METHODS)
