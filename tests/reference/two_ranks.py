@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from zerocross import methods
 from zerocross.data.dataset import Dataset
+from zerocross.optim import HybridOptimizer
 from zerocross.train.build import build_model, build_optimizer
 from zerocross.train.config import Config
+
+FACTORS: dict[str, Callable[[float], float]] = {
+    "cosine": lambda t: (1 + math.cos(math.pi * t)) / 2,
+    "linear": lambda t: 1 - t,
+    "step": lambda t: 1.0 if t < 0.5 else 0.1 if t < 0.75 else 0.1**2,
+    "fifths": lambda t: 0.1 ** math.floor(5 * t),
+    "exponential": lambda t: 1e-3**t,
+}
 
 
 def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[nn.Module, list[float]]:
@@ -20,6 +31,9 @@ def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[
     model = build_model(config, stage, dataset)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = build_optimizer(model, config, stage)
+    assert isinstance(optimizer, HybridOptimizer)
+    binary, real = optimizer.binary.param_groups, optimizer.real.param_groups
+    shapes = [config.optimizer["schedule"]] * len(binary) + [config.real.schedule] * len(real)
     first = [group["lr"] for group in optimizer.param_groups]
     halves = [
         dataset.train_batches(config.batch_size, seed=config.seed, rank=rank, world_size=2, channels_last=True)
@@ -33,8 +47,9 @@ def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[
             step = len(losses)
             if step == updates:
                 return model, losses
-            for group, lr in zip(optimizer.param_groups, first, strict=True):
-                group["lr"] = lr * (1 + math.cos(math.pi * step / total)) / 2
+            for group, lr, shape in zip(optimizer.param_groups, first, shapes, strict=True):
+                group["lr"] = lr * FACTORS[str(shape)](step / total)
+            methods.get(config.method).on_step(model, step, total)
             other = copy.deepcopy(model)  # the second rank: the same weights, batch statistics of its own
             loss0, loss1 = F.cross_entropy(model(x0), y0), F.cross_entropy(other(x1), y1)
             loss0.backward()
