@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench report clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -21,6 +21,9 @@ lint: $(READY)
 bench: $(READY)                ## timings, each beside its rival in the same run
 	$(BIN)/zerocross bench optimizer
 	$(BIN)/zerocross bench train
+
+report: $(READY)               ## results/ as one page: docs/report.html
+	$(BIN)/zerocross report
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

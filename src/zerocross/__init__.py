@@ -19,7 +19,7 @@ _HOME = {
     "binarize": "zerocross.nn",
     "summary": "zerocross.nn",
 }
-_PARTS = ("bench", "data", "filters", "models", "nn", "optim", "train")
+_PARTS = ("bench", "data", "deploy", "filters", "models", "nn", "optim", "runtime", "train", "tune")
 
 __all__ = [
     "GradientFilter",
@@ -28,18 +28,21 @@ __all__ = [
     "bench",
     "binarize",
     "data",
+    "deploy",
     "ff_ratio",
     "filters",
     "models",
     "nn",
     "optim",
+    "runtime",
     "split_params",
     "summary",
     "train",
+    "tune",
 ]
 
 if TYPE_CHECKING:
-    from zerocross import bench, data, filters, models, nn, optim, train
+    from zerocross import bench, data, deploy, filters, models, nn, optim, runtime, train, tune
     from zerocross.nn import binarize, summary
     from zerocross.optim import GradientFilter, HybridOptimizer, ff_ratio, split_params
 

@@ -23,8 +23,24 @@ ARROWS = {
     "optim": {"filters", "compiler"},
     "methods": {"optim", "nn"},
     "train": {"files", "compiler", "filters", "nn", "data", "models", "optim", "methods"},
-    "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train"},
-    "bench": {"files", "compiler", "filters", "nn", "data", "models", "optim", "methods", "train"},
+    "runtime": {"files"},
+    "deploy": {"files", "nn", "data", "runtime"},
+    "tune": {"files"},
+    "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
+    "report": {"files"},
+    "bench": {
+        "files",
+        "compiler",
+        "filters",
+        "nn",
+        "data",
+        "models",
+        "optim",
+        "methods",
+        "train",
+        "deploy",
+        "runtime",
+    },
     "cli": {
         "files",
         "compiler",
@@ -35,12 +51,16 @@ ARROWS = {
         "optim",
         "methods",
         "train",
+        "runtime",
+        "deploy",
+        "tune",
         "experiments",
+        "report",
         "bench",
     },
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = {"filters", "files"}
+WITHOUT_TORCH = {"filters", "files", "runtime", "report"}
 READS_ENVIRONMENT = {"cli", "experiments"}
 
 
@@ -83,7 +103,7 @@ def test_imports_follow_the_arrows(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if part(path) in WITHOUT_TORCH], ids=lambda path: path.name)
-def test_filters_need_no_torch(path: Path) -> None:
+def test_part_needs_no_torch(path: Path) -> None:
     assert not [name for name in imports(path) if name.split(".")[0] in {"torch", "lightning_fabric"}]
 
 

@@ -115,7 +115,7 @@ def test_a_group_added_later_starts_afresh(row: Row):
 @every
 def test_unknown_options_are_refused_by_name(row: Row):
     params = make_params()
-    with pytest.raises(ValueError, match=r"knows no group option 'momentum'; it has .*(alpha|lr)"):
+    with pytest.raises(ValueError, match=r"knows no group option 'momentum'; it has .*(alpha|lr|gamma)"):
         row.build([{"params": params, "momentum": 0.9}])
     optimizer = row.build(params[:1])
     with pytest.raises(ValueError, match="knows no group option 'beta', 'zeta'"):

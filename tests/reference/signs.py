@@ -16,6 +16,8 @@ def naive_derivative(surrogate: str, x: float, t: float) -> float:
         return 1.0 if -1 <= x <= 1 else 0.0
     if surrogate == "polynomial":  # Bi-Real Net: 2 + 2x on [-1, 0), 2 - 2x on [0, 1)
         return 2 + 2 * x if -1 <= x < 0 else 2 - 2 * x if 0 <= x < 1 else 0.0
+    if surrogate == "ede":
+        return max(1 / t, 1) * t * (1 - math.tanh(t * x) ** 2)
     if surrogate == "tanh":
         return t / math.cosh(t * x) ** 2
     if surrogate == "swish":  # BNN+: the derivative of 2 sigmoid(tx) (1 + tx (1 - sigmoid(tx))) - 1

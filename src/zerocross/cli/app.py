@@ -22,7 +22,9 @@ app = typer.Typer(
 COMMANDS = {
     "demo": "demo",
     "train": "train",
+    "tune": "tune",
     "compare": "compare",
+    "reproduce": "reproduce",
     "evaluate": "evaluate",
     "runs": "runs",
     "recipes": "recipes",
@@ -30,6 +32,9 @@ COMMANDS = {
     "models": "models",
     "data": "data",
     "filter": "filter",
+    "report": "report",
+    "pack": "pack",
+    "predict": "predict",
     "bench": "bench",
 }
 

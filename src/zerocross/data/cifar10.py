@@ -19,13 +19,15 @@ PIXELS = 3 * 32 * 32
 VALIDATION_SHARE = 0.1  # of the training images: 5,000, 500 per class
 
 
-def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Dataset:
+def load(data_dir: str | Path | None = None, *, validate: bool = False, train_size: int | None = None) -> Dataset:
     """Load CIFAR-10 from its official files.
 
     Args:
         data_dir: the folder of batches (cifar-10-batches-bin or -py), its parent, or a folder that holds cifar10/.
         validate: train on 45,000 of the training images and evaluate on the other 5,000 (500 per class, always the
             same); the test file is not opened.
+        train_size: train on so many of those images only, as many of each class, always the same; a multiple of 10,
+            below their number. None: on all.
     """
     folder = required("cifar10", data_dir, cifar10_folder)
     parts = [_read(folder, name) for name in CIFAR10_TRAIN]
@@ -36,6 +38,8 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Datas
     else:
         test = _read(folder, CIFAR10_TEST)
         train, evaluation = (x, y), (torch.from_numpy(test[0]), torch.from_numpy(test[1]))
+    if train_size is not None:
+        train = _part(*train, train_size)
     return from_tensors(
         *train,
         *evaluation,
@@ -45,8 +49,18 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Datas
         std=STD,
         augment="crop-flip",
         evaluated_on="validation" if validate else "test",
-        source=f"CIFAR-10, {cifar10_kind(folder)} version",
+        source=f"CIFAR-10, {cifar10_kind(folder)} version"
+        + (f", {train_size:,} training images" if train_size is not None else ""),
     )
+
+
+def _part(x: torch.Tensor, y: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    if not len(CLASSES) <= size < len(y) or size % len(CLASSES):
+        raise ValueError(
+            f"train_size is {size}; it must be a multiple of {len(CLASSES)} below the {len(y):,} images there are"
+        )
+    _, chosen = held_out(y, size / len(y))
+    return x[chosen], y[chosen]
 
 
 def _read(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ class Entry:
 MODELS = {
     "digits_net": Entry(digits_net, "digits", (1, 8, 8)),
     "birealnet20": Entry(birealnet20, "CIFAR-10", (3, 32, 32)),
-    "audio_mlp": Entry(audio_mlp, "AudioMNIST", (40, 32)),
+    "audio_mlp": Entry(audio_mlp, "AudioMNIST", (1, 40, 32)),
     "birealnet18": Entry(birealnet18, "ImageNet", (3, 224, 224)),
     "birealnet34": Entry(birealnet34, "ImageNet", (3, 224, 224)),
     "reactnet_a": Entry(reactnet_a, "ImageNet", (3, 224, 224)),
@@ -60,4 +60,6 @@ def create(name: str, **kwargs: Any) -> nn.Module:
         if key not in known:
             raise ValueError(f"{name} has no option {key!r}; it has {', '.join(known)}{did_you_mean(key, known)}")
     own = {key: kwargs.pop(key) for key in list(kwargs) if key not in {field.name for field in fields(Style)}}
-    return MODELS[name].build(Style(**kwargs), **own)
+    model = MODELS[name].build(Style(**kwargs), **own)
+    model.input_size = MODELS[name].input_shape  # type: ignore[assignment]  # for whoever must run it once, such as deploy
+    return model

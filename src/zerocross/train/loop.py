@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,7 @@ def fit(
     fabric: Fabric | None = None,
     show: bool = True,
     tensorboard: bool = False,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Fitted:
     """Train as `config` says, evaluate after each epoch, and return the network of the last one.
 
@@ -80,6 +82,7 @@ def fit(
         fabric: Devices, precision and processes; by default one device.
         show: Progress on the terminal.
         tensorboard: Event files beside the metrics.
+        on_epoch: Called after each epoch's evaluation with (epochs done, scores); what it raises ends the run.
     """
     if model is not None and config.stages[1:]:
         raise ValueError("a model of your own goes with a single stage: later stages build theirs from config.model")
@@ -113,6 +116,8 @@ def fit(
                 record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
                 display.epoch(position, scores)
                 position.next_epoch()
+                if on_epoch is not None:
+                    on_epoch(sum(stage.epochs for stage in config.stages[: position.stage]) + position.epoch, scores)
                 if position.epoch < work.stage.epochs:
                     _save(run, work)
             position.next_stage()

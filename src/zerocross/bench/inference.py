@@ -1,0 +1,291 @@
+"""Packed networks beside PyTorch and ONNX Runtime in one run: one layer, whole networks, one thread and two."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from zerocross import compiler, models
+from zerocross.bench.inference_footprint import Footprints, measure_footprints
+from zerocross.bench.inference_limit import LimitTimes, measure_limit
+from zerocross.deploy import pack
+from zerocross.models.registry import MODELS
+from zerocross.nn import BinaryConv2d, sign
+from zerocross.runtime.model import Model
+
+CASES = (("birealnet20", 1), ("birealnet20", 256), ("birealnet18", 1), ("reactnet_a", 1))
+TARGET_NETWORK = {"birealnet20": 4.0, "birealnet18": 5.0, "reactnet_a": 3.0}  # x compiled float PyTorch, one thread
+TARGET_LAYER = 6.0  # x PyTorch's float convolution alone
+TARGET_THREADS = 1.7  # two threads over one
+TARGET_SHARE = 0.70  # of the popcount limit, by the product of bit matrices
+TARGET_MEMORY = 0.25  # of what PyTorch takes above its imports
+
+LABELS = {
+    "zerocross": "zerocross, packed",
+    "eager": "PyTorch, eager",
+    "compiled": "PyTorch, compiled",
+    "twin-eager": "full-precision twin, eager",
+    "twin-compiled": "full-precision twin, compiled",
+    "twin-onnx": "full-precision twin, ONNX Runtime",
+}
+_FLOAT_COMPILED = ("compiled", "twin-compiled")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure that was promised, and what it is."""
+
+    text: str
+    value: float
+    limit: float
+    at_least: bool = True
+
+    @property
+    def met(self) -> bool:
+        """Whether the promise holds in this run."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class NetworkTimes:
+    """Seconds of every call of each contender, in turn, and how far the packed network is from PyTorch's."""
+
+    model: str
+    batch: int
+    threads: int
+    seconds: dict[str, list[float]]
+    difference: float  # largest, of a logit
+
+    def median(self, key: str) -> float:
+        """The median of a contender's seconds."""
+        return statistics.median(self.seconds[key])
+
+    def speedup(self, of: Callable[[list[float]], float] = statistics.median) -> float | None:
+        """How many times faster than the faster of the compiled float networks; None where nothing was compiled."""
+        rivals = [of(self.seconds[key]) for key in _FLOAT_COMPILED if key in self.seconds]
+        return min(rivals) / of(self.seconds["zerocross"]) if rivals else None
+
+
+@dataclass(frozen=True)
+class LayerTimes:
+    """A 256 -> 256 3 x 3 layer at 14 x 14, with batch norm, shortcut, sign, packing; PyTorch's convolution alone."""
+
+    ours: float
+    convolution: float
+
+    @property
+    def speedup(self) -> float:
+        """Fastest over fastest."""
+        return self.convolution / self.ours
+
+
+@dataclass(frozen=True)
+class InferenceTimes:
+    """All that one run measured."""
+
+    rounds: int
+    load: tuple[float, float]  # the machine's load average before and after
+    limit: LimitTimes
+    layer: LayerTimes
+    networks: list[NetworkTimes]
+    footprints: Footprints | None
+
+    def claims(self) -> list[Claim]:
+        """The promises, with the medians of this run."""
+        found = [
+            Claim("product of bit matrices, share of the popcount limit", self.limit.share, TARGET_SHARE),
+            Claim("256 -> 256 layer, x PyTorch's float convolution", self.layer.speedup, TARGET_LAYER),
+        ]
+        alone = {(run.model, run.batch): run for run in self.networks if run.threads == 1}
+        for run in self.networks:
+            what = f"{run.model}, batch {run.batch}"
+            speedup = run.speedup()
+            if run.threads == 1 and speedup is not None and run.model in TARGET_NETWORK:
+                text = f"{what}, one thread, x compiled float PyTorch"
+                found.append(Claim(text, speedup, TARGET_NETWORK[run.model]))
+            if run.threads == 2 and (run.model, run.batch) in alone:
+                gain = alone[run.model, run.batch].median("zerocross") / run.median("zerocross")
+                found.append(Claim(f"{what}, two threads, x one", gain, TARGET_THREADS))
+        if self.footprints is not None:
+            share = self.footprints.ours.own / self.footprints.torch.own
+            text = f"{self.footprints.model}, memory above the imports, x PyTorch's"
+            found.append(Claim(text, share, TARGET_MEMORY, at_least=False))
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in plain values for a file."""
+        networks = [
+            {
+                "model": run.model, "batch": run.batch, "threads": run.threads, "difference": run.difference,
+                "median_ms": {key: 1e3 * run.median(key) for key in run.seconds},
+                "fastest_ms": {key: 1e3 * min(times) for key, times in run.seconds.items()},
+            }
+            for run in self.networks
+        ]  # fmt: skip
+        products = [{"shape": list(shape), "gmacs": rate} for shape, rate in self.limit.products.items()]
+        return {
+            "rounds": self.rounds,
+            "load": list(self.load),
+            "popcount_limit": {"gmacs": self.limit.limit, "products": products, "share": self.limit.share},
+            "layer_ms": {"zerocross": 1e3 * self.layer.ours, "convolution": 1e3 * self.layer.convolution},
+            "networks": networks,
+            "footprints": None if self.footprints is None else self.footprints.as_dict(),
+            "claims": [asdict(claim) | {"met": claim.met} for claim in self.claims()],
+        }
+
+
+def measure(
+    cases: Sequence[tuple[str, int]] = CASES,
+    rounds: int = 30,
+    threads: Sequence[int] = (1, 2),
+    *,
+    compile_: bool = True,
+    footprint: str | None = "birealnet18",
+    say: Callable[[str], object] = str,
+) -> InferenceTimes:
+    """Measure everything; contenders take turns, so that whatever else the machine does hits all of them.
+
+    Args:
+        cases: models of the registry, and images in a batch.
+        rounds: timed calls of each contender, >= 1.
+        threads: how many threads to measure with, one after the other.
+        compile_: False leaves out compiled PyTorch and ONNX Runtime (a quick look, or where there is no compiler).
+        footprint: a model whose memory and time to the first prediction are measured, or None.
+        say: told what is going on.
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds = {rounds}: it must be at least 1")
+    before, load = torch.get_num_threads(), _load()
+    try:
+        say("the popcount limit, and products of bit matrices")
+        limit = measure_limit(max(20, 4 * rounds))
+        say("one layer")
+        layer = measure_layer(max(20, 4 * rounds))
+        networks = []
+        for model, batch in cases:
+            for count in threads:
+                plural = "s" if count > 1 else ""
+                say(f"{model}, batch {batch}, {count} thread{plural}")
+                networks.append(measure_network(model, batch, count, rounds, compile_=compile_))
+    finally:
+        torch.set_num_threads(before)
+    if footprint:
+        say(f"memory and time to the first prediction of {footprint}, in processes of their own")
+    footprints = measure_footprints(footprint) if footprint else None
+    return InferenceTimes(rounds, (load, _load()), limit, layer, networks, footprints)
+
+
+def measure_layer(rounds: int = 100, channels: int = 256, size: int = 14) -> LayerTimes:
+    """Time a fused binary layer inside a network, and PyTorch's float convolution of the same size, on one thread."""
+    torch.set_num_threads(1)
+    model = Model(pack(_TwoLayers(channels), (channels, size, size)).graph)
+    x = torch.randn(1, channels, size, size)
+    weight = torch.randn(channels, channels, 3, 3)
+    times, convolutions = [], []
+    with torch.inference_mode():
+        for layout in (torch.contiguous_format, torch.channels_last):
+            given, its_weight = x.to(memory_format=layout), weight.to(memory_format=layout)
+            for _ in range(rounds):
+                began = time.perf_counter()
+                torch.conv2d(given, its_weight, padding=1)
+                convolutions.append(time.perf_counter() - began)
+            steps = [seconds for kind, seconds in model.step_seconds(x.numpy(), rounds) if kind == "BINARY"]
+            times.append(steps[0])
+    return LayerTimes(min(times), min(convolutions))
+
+
+class _TwoLayers(nn.Module):
+    """Two binary layers: the first stores what the second needs, its values and their signs."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(BinaryConv2d(channels, channels, 3, padding=1) for _ in range(2))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = norm(conv(sign(x))) + x
+        return x
+
+
+def measure_network(name: str, batch: int, threads: int, rounds: int, *, compile_: bool = True) -> NetworkTimes:
+    """Time a network of the registry in all its forms on the same input, in turn.
+
+    Args:
+        name: of the model.
+        batch: images in a batch.
+        threads: of every contender.
+        rounds: timed calls of each.
+        compile_: whether compiled PyTorch and, where it is installed, ONNX Runtime take part.
+    """
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    size = MODELS[name].input_shape
+    x = torch.randn(batch, *size)
+    network, twin = models.create(name).eval(), models.create(name, binarize="none").eval()
+    packed = Model(pack(network, size).graph, threads)
+    array = x.numpy()
+    contenders: dict[str, Callable[[], Any]] = {
+        "zerocross": lambda: packed(array),
+        "eager": lambda: network(x),
+        "twin-eager": lambda: twin(x),
+    }
+    if compile_:
+        # Freezing folds batch norm into the convolutions: the best that PyTorch offers here.
+        fast, fast_twin = (compiler.compiled(model, options={"freezing": True}) for model in (network, twin))
+        contenders |= {"compiled": lambda: fast(x), "twin-compiled": lambda: fast_twin(x)}
+    with torch.no_grad():
+        session = _onnx_session(twin, x, threads) if compile_ else None
+        if session is not None:
+            contenders["twin-onnx"] = lambda: session(array)
+        for call in contenders.values():
+            call()
+        seconds = _in_turn(contenders, rounds)
+        difference = float(np.abs(packed(array) - network(x).numpy()).max())
+    order = [key for key in LABELS if key in seconds]
+    return NetworkTimes(name, batch, threads, {key: seconds[key] for key in order}, difference)
+
+
+def _in_turn(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {key: [] for key in contenders}
+    for _ in range(rounds):
+        for key, call in contenders.items():
+            call()  # the others have emptied the caches
+            began = time.perf_counter()
+            call()
+            seconds[key].append(time.perf_counter() - began)
+    return seconds
+
+
+def _onnx_session(model: nn.Module, x: Tensor, threads: int) -> Callable[[np.ndarray], Any] | None:
+    """ONNX Runtime on a network, or None where it, or what exports to it, is not installed."""
+    if not all(importlib.util.find_spec(package) for package in ("onnx", "onnxscript", "onnxruntime")):
+        return None
+    runtime: Any = importlib.import_module("onnxruntime")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which nothing here needs
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        with warnings.catch_warnings(action="ignore"):
+            torch.onnx.export(model, (x,), path, dynamo=True, verbose=False)
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda array: session.run(None, {name: array})
+
+
+def _load() -> float:
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")

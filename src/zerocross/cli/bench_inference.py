@@ -1,0 +1,109 @@
+"""`zerocross bench inference`: packed networks beside PyTorch and ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from zerocross.bench.inference import Claim, InferenceTimes
+
+
+def command(
+    rounds: Annotated[int, typer.Option(help="Timed calls of each contender; medians are printed.", min=1)] = 30,
+    threads: Annotated[list[int], typer.Option(help="Threads to measure with; may be given again.", min=1)] = [1, 2],  # noqa: B006
+    no_compile: Annotated[
+        bool, typer.Option("--no-compile", help="Neither compiled PyTorch nor ONNX Runtime.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One small network, nothing compiled: a try-out.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the figures here, too, e.g. results/bench_inference.json.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Time packed networks beside float PyTorch (eager, compiled) and, where it is installed, ONNX Runtime.
+
+    Also: the share of the processor's popcount limit, one layer by itself, memory, and time to the first prediction.
+    Contenders take turns, so that whatever else the machine does hits all of them. Compiling takes minutes.
+    """
+    from rich.console import Console
+
+    if out is not None and out.exists() and not force:
+        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
+    from zerocross.bench.inference import CASES, measure
+    from zerocross.runtime.team import processors
+    from zerocross.train.record import provenance, write_json
+
+    if max(threads) > processors():
+        raise ValueError(f"--threads {max(threads)}: this machine offers {processors()}")
+    console = Console(highlight=False, markup=False)
+    say = Console(stderr=True, highlight=False, markup=False).print
+    cases = CASES[:1] if quick else CASES
+    footprint = None if quick else "birealnet18"
+    times = measure(cases, rounds, threads, compile_=not (quick or no_compile), footprint=footprint, say=say)
+    _print(console, times)
+    if out is not None:
+        write_json(out, {**times.as_dict(), "provenance": provenance()})
+        console.print(f"Figures: {out}", soft_wrap=True)
+
+
+def _print(console: Console, times: InferenceTimes) -> None:
+    from zerocross.bench.inference import LABELS
+
+    limit, layer, prints = times.limit, times.layer, times.footprints
+    rates = ", ".join(f"{rate:.0f}" for rate in limit.products.values())
+    console.print(f"Products of bits, one thread: limit {limit.limit:.0f} GMAC/s in registers; matrices {rates}.")
+    console.print(
+        f"256 -> 256 3 x 3 layer at 14 x 14: {1e3 * layer.ours:.3f} ms with batch norm, shortcut, sign and packing; "
+        f"PyTorch's float convolution alone {1e3 * layer.convolution:.3f} ms.",
+        soft_wrap=True,
+    )
+    for run in times.networks:
+        plural = "s" if run.threads > 1 else ""
+        title = f"{run.model}, batch {run.batch}, {run.threads} thread{plural}"
+        rows = [
+            (LABELS[key], f"{1e3 * run.median(key):.2f}", f"{1e3 * min(run.seconds[key]):.2f}",
+             f"{run.median(key) / run.median('zerocross'):.1f}")
+            for key in run.seconds
+        ]  # fmt: skip
+        console.print(_table((title, "median\nms", "fastest\nms", "x ours"), rows))
+    if prints is not None:
+        rows = [
+            (label, f"{found.seconds:.1f}", f"{found.own / 1e6:.0f}", f"{found.resident / 1e6:.0f}")
+            for label, found in (("zerocross, packed", prints.ours), ("PyTorch, eager", prints.torch))
+        ]
+        header = (f"{prints.model}, a new process", "s to first\nprediction", "MB above\nimports", "MB\nresident")
+        console.print(_table(header, rows))
+    largest = max((run.difference for run in times.networks), default=0.0)
+    console.print(
+        f"{times.rounds} rounds, contenders in turn; "
+        f"load average {times.load[0]:.1f} before, {times.load[1]:.1f} after. "
+        f"Largest difference of a logit from PyTorch's: {largest:.1e}.",
+        soft_wrap=True,
+    )
+    if times.load[0] > 0.5:
+        console.print("The machine was busy with something else: the fastest calls say more than the medians.")
+    for claim in times.claims():
+        console.print(_verdict(claim), soft_wrap=True)
+
+
+def _verdict(claim: Claim) -> str:
+    bound = "at least" if claim.at_least else "at most"
+    return f"{claim.text}: {claim.value:.2f}, target {bound} {claim.limit:g}: {'met' if claim.met else 'missed'}"
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(header):
+        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table

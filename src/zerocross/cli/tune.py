@@ -1,0 +1,322 @@
+"""zerocross tune: search for the settings of a recipe that do best on validation data."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zerocross.cli.train import DATA_DIR, _assignments
+
+if TYPE_CHECKING:
+    from zerocross.data.dataset import Dataset
+    from zerocross.train import Config
+    from zerocross.tune import Outcome, Report, Study
+    from zerocross.tune.space import Settings
+
+STORAGE = "sqlite:///runs/tune.db"
+
+
+def command(
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="RECIPE", help="A name from `zerocross recipes`, or a .json file.")
+    ] = None,
+    space: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="filter (alpha, gamma), latent (six settings), or a .json file. [filter]"),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Trials in all. [25]", min=1)] = None,
+    sampler: Annotated[
+        str | None, typer.Option(metavar="NAME", help="botorch, gp (Optuna's own), tpe or random. [botorch]")
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", metavar="", help="Cut trials that are worse than the median of the others.")
+    ] = False,
+    storage: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="The database that workers share: sqlite:///FILE, postgresql://..., mysql+pymysql://...",
+            envvar="ZEROCROSS_STORAGE",
+        ),
+    ] = STORAGE,
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The study's name. Default: RECIPE-SPACE-SAMPLER-seedS.")
+    ] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Processes on this machine.", min=1)] = 1,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Of the sampler and of every run. [0]", min=0)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", help="Epochs of every run. Default: the recipe's.", min=1)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting of every run. Repeatable."),
+    ] = None,
+    data_dir: Annotated[Path | None, DATA_DIR] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the best recipe and the picture go.")] = Path("runs"),
+    resume: Annotated[
+        str | None, typer.Option(metavar="STUDY", help="Go on with this study, or join it from another machine.")
+    ] = None,
+    show: Annotated[str | None, typer.Option(metavar="STUDY", help="Show what this study has found so far.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the end result.")] = False,
+) -> int:
+    """Search for the settings of a recipe that do best on validation data; test data stay unread.
+
+    The same command on any number of machines, with the same storage, joins the same study. A study that was cut goes
+    on with --resume; the trials of workers that died are run again. The best settings are written as a recipe file that
+    `zerocross train` takes.
+    """
+    given = {
+        "RECIPE": recipe, "--space": space, "--sampler": sampler, "--prune": prune, "--study": study, "--seed": seed,
+        "--epochs": epochs, "--set": set_,
+    }  # fmt: skip
+    named = {"--resume": resume, "--show": show}
+    if sum(value is not None for value in named.values()) > 1:
+        raise ValueError("--show and --resume exclude each other; --resume shows what it has found at its end")
+    for option, value in named.items():
+        if value is not None and (
+            refused := [name for name, was in given.items() if was is not None and was is not False]
+        ):
+            raise ValueError(f"{option} takes a study as it was begun: leave out {', '.join(refused)}")
+    if show is not None and trials is not None:
+        raise ValueError("--show runs nothing: leave out --trials, or take --resume")
+    _need_packages()
+
+    from zerocross import tune
+
+    if show is not None:
+        _show(tune.join(tune.connect(storage, create=False), show), out)
+        return 0
+    where = str(data_dir.resolve()) if data_dir else None
+    if resume is not None:
+        joined = tune.join(tune.connect(storage, create=False), resume)
+        objective = Training(joined.plan.about, where, prune=joined.plan.prune)
+    else:
+        if recipe is None:
+            raise ValueError("which recipe? For instance: zerocross tune audiomnist-mlp --space filter")
+        name = study or f"{Path(recipe).stem}-{Path(space or 'filter').stem}-{sampler or 'botorch'}-seed{seed or 0}"
+        about = _recipe(recipe, epochs, set_ or [], seed or 0)
+        plan = tune.Plan(_space(space or "filter"), sampler or "botorch", seed or 0, prune, {"config": about})
+        objective = Training(plan.about, where, prune=prune)
+        objective.check(plan.space)
+        joined = tune.begin_or_join(tune.connect(storage), name, plan)
+        trials = trials or 25
+    if trials is not None:
+        tune.extend(joined, trials)
+    return _search(joined, objective, storage, workers, out, quiet=quiet)
+
+
+class Training:
+    """The objective: train as a config says with a trial's settings; the value is validation accuracy in percent.
+
+    Args:
+        about: {"config": the recipe's config}.
+        data_dir: Where the datasets are.
+        prune: Whether to report after each epoch.
+    """
+
+    def __init__(self, about: Mapping[str, Any], data_dir: str | None, *, prune: bool) -> None:
+        from zerocross.train import Place, from_dict
+
+        self.base = from_dict(about["config"])
+        self.place = Place(data_dir)
+        self.prune = prune
+        self._loaded: tuple[Any, Dataset] | None = None
+
+    def __call__(self, settings: Settings, report: Report) -> float:
+        """Train once."""
+        from zerocross import train
+        from zerocross.train.task import load_teacher
+
+        config = self.searched(settings)
+        dataset = self.data(config)
+        teacher = load_teacher(config.task, dataset, lambda run: train.load_model(run, self.place, dataset)[0])
+        last = sum(stage.epochs for stage in config.stages)
+        watch: dict[str, Any] = {}
+        if self.prune:  # what has come to its end is not cut any more
+            watch["on_epoch"] = lambda done, scores: report(done, scores["top1"]) if done < last else None
+        try:
+            return train.fit(config, dataset, teacher=teacher, show=False, **watch).scores["top1"]
+        except train.Stopped as stopped:
+            raise SystemExit(stopped.exit_code) from stopped  # the trial is given back
+        except train.RunError:  # training has diverged: as bad as settings can be
+            return 0.0
+
+    def check(self, space: Any) -> None:
+        """Refuse a space that a run would refuse, before there is a study."""
+        from zerocross.train.build import check
+
+        for settings in space.probes():
+            try:
+                config = self.searched(settings)
+                check(config, self.data(config), 1)
+            except ValueError as wrong:
+                raise ValueError(f"this space does not fit the recipe: {str(wrong).removeprefix('--set ')}") from wrong
+
+    def searched(self, settings: Settings) -> Config:
+        """The config of a trial: a part of the training data is held out, and evaluated on."""
+        return applied(self.base, {**settings, "data.validate": True})
+
+    def data(self, config: Config) -> Dataset:
+        """The data of a trial, read once for all that share them."""
+        from zerocross.train import load_data
+
+        if self._loaded is None or self._loaded[0] != config.data:
+            self._loaded = (config.data, load_data(config, self.place))
+        return self._loaded[1]
+
+
+def applied(config: Config, settings: Settings) -> Config:
+    """A config with a trial's settings; naming the method that it has changes nothing."""
+    from zerocross.train import changed
+
+    texts = {name: "none" if value is None else str(value) for name, value in settings.items()}
+    if texts.get("method") == config.method:
+        del texts["method"]
+    return changed(config, texts)
+
+
+def _need_packages() -> None:
+    try:
+        import optuna
+    except ImportError:
+        raise ValueError("zerocross tune needs packages: pip install 'zerocross[tune]'") from None
+    del optuna
+    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
+    sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
+
+
+def _space(name: str) -> Any:
+    from zerocross.tune import spaces
+
+    return spaces.get(name)
+
+
+def _recipe(name: str, epochs: int | None, set_: list[str], seed: int) -> dict[str, Any]:
+    from zerocross.train import changed, recipes, to_dict
+    from zerocross.train.config import with_epochs
+
+    config = recipes.get(name).config
+    config = with_epochs(config, epochs) if epochs is not None else config
+    return to_dict(changed(config, {**_assignments(set_), "seed": str(seed)}))
+
+
+def _search(study: Study, objective: Training, storage: str, workers: int, out: Path, *, quiet: bool) -> int:
+    """Run trials until the study is done, then show it."""
+    from optuna.exceptions import StorageInternalError
+
+    from zerocross.tune import history
+    from zerocross.tune.text import count
+    from zerocross.tune.workers import run, stoppable
+
+    go_on = f"go on with: zerocross tune --resume {study.name}{_storage_option(storage)}"
+    before = history.read(study.load())
+    if before.outcomes and before.open and not quiet:
+        _say(f"study {study.name}: {count(before)} trials are done; the rest follows")
+    began, errors = time.monotonic(), []
+    try:
+        if workers == 1:
+            with stoppable():
+                _work(study, objective, quiet=quiet)
+        else:
+            args = (study.name, storage, objective.place.data_dir, quiet)
+            errors = [str(ended) for ended in run(workers, _join_and_work, *args) if ended.code]
+        after = history.read(study.load())
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        code = stopped.code if isinstance(stopped, SystemExit) else 128 + signal.SIGINT
+        return _tell(f"stopped, and the trials at hand given back; {go_on}", int(code or 0))
+    except StorageInternalError as failed:
+        return _tell(f"the storage does not answer any more ({_one_line(failed.__cause__ or failed)}); {go_on}", 1)
+    told = "; ".join(sorted(set(errors)))
+    if after.open:
+        return _tell(f"all workers have ended ({_one_line(told)}) with {count(after)} trials done; {go_on}", 1)
+    if errors:
+        _say(f"{len(errors)} of {workers} workers ended early ({_one_line(told)}); the others did their trials")
+    done, seconds = len(after.outcomes) - len(before.outcomes), time.monotonic() - began
+    if done:
+        rate = f"{60 * done / seconds:.1f} a minute"
+        _say(f"{done} trials by {workers} worker{'s' * (workers > 1)} in {seconds:.0f} s, {rate}")
+    _show(study, out)
+    return 0
+
+
+def _join_and_work(name: str, storage: str, data_dir: str | None, quiet: bool) -> None:
+    """One of several workers, in a process of its own."""
+    from zerocross import tune
+
+    _need_packages()
+    study = tune.join(tune.connect(storage, create=False), name)
+    _work(study, Training(study.plan.about, data_dir, prune=study.plan.prune), quiet=quiet)
+
+
+def _work(study: Study, objective: Training, *, quiet: bool) -> None:
+    from zerocross import tune
+    from zerocross.tune import history, text
+
+    def say(outcome: Outcome) -> None:
+        if not quiet:
+            _say(text.progress(history.read(study.load()), outcome, " %"))
+
+    tune.work(study, objective, say)
+
+
+def _show(study: Study, out: Path) -> None:
+    """Print the best settings, their importance and the command that trains with them; draw the history."""
+    from zerocross.tune import history, picture, text
+
+    view = study.load()
+    found = history.read(view)
+    for line in text.summary(study, found, history.importance(view), "validation accuracy", " %"):
+        _say(line)
+    if found.best is not None:
+        drawn = out / f"{study.name}.png"
+        picture.draw(drawn, found, study.plan.space, study.name, "validation accuracy (%)")
+        _say(f"history: {drawn}")
+        _say(f"train with the best: zerocross train {shlex.quote(str(_write_best(study, found.best, out)))}")
+
+
+def _write_best(study: Study, best: Outcome, out: Path) -> Path:
+    """The best settings as a recipe file: a config that evaluates on test data, as the recipe does."""
+    import dataclasses
+
+    from zerocross.files import write_text
+    from zerocross.train import from_dict, to_dict
+
+    name = f"{study.name}-trial{best.number}"
+    config = applied(from_dict(study.plan.about["config"]), {**study.plan.space.fixed, **best.settings})
+    text = json.dumps(to_dict(dataclasses.replace(config, recipe=name)), indent=1) + "\n"
+    path = out / f"{name}.json"
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise FileExistsError(f"{path} holds another recipe; move it away, or choose another folder by --out")
+    write_text(path, text)
+    return path
+
+
+def _storage_option(storage: str) -> str:
+    import sqlalchemy
+
+    if storage == STORAGE:
+        return ""
+    return f" --storage {shlex.quote(sqlalchemy.make_url(storage).render_as_string(hide_password=True))}"
+
+
+def _one_line(what: object) -> str:
+    return " ".join(str(what).split())[:300]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _tell(message: str, code: int) -> int:
+    sys.stderr.write(f"zerocross: {message}\n")
+    return code

@@ -1,0 +1,8 @@
+"""Deployment, the side that knows PyTorch: a trained network becomes one file of bits that runs without PyTorch."""
+
+from __future__ import annotations
+
+from zerocross.deploy.pack import Packed, pack
+from zerocross.deploy.table import PackedLayer
+
+__all__ = ["Packed", "PackedLayer", "pack"]

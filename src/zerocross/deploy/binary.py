@@ -1,0 +1,92 @@
+"""Which layers are binary: read off the values of their weights, whatever has made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from zerocross.deploy.steps import Program, Step
+from zerocross.nn.sign import sign
+
+LAYERS = ("conv2d", "linear")
+
+
+@torch.no_grad()
+def resigned(model: nn.Module) -> None:
+    """Put the sign of itself in the place of each weight that a layer calls binary and that holds other values."""
+    for module in model.modules():
+        for name, kind in getattr(module, "binary_kinds", {}).items():
+            weight = getattr(module, name)
+            if kind == "theta":
+                weight.copy_(sign(weight))
+
+
+def split(weight: Tensor) -> tuple[Tensor, Tensor] | None:
+    """(signs, scale per output) with weight = scale * signs, or None where magnitudes differ within an output."""
+    magnitude = weight.abs().flatten(1)
+    scale = magnitude[:, 0]
+    if not bool((magnitude == scale[:, None]).all()):
+        return None
+    return torch.where(weight >= 0, 1.0, -1.0), scale
+
+
+def binary_layers(program: Program, model: nn.Module) -> Program:
+    """Turn layers with binary weights into binary ops, where their input is bits as well.
+
+    A layer has binary weights if it says so (`binary_kinds`), or if they are nothing but -1 and +1. Its scale becomes
+    an affine step of its own. With a real input it stays a real layer, whose weights are stored as bits.
+    """
+    bits = bit_values(program)
+    steps: dict[str, Step] = {}
+    for step in program.steps.values():
+        for each in _layer(step, model, bits) if step.op in LAYERS else (step,):
+            steps[each.name] = each
+    return Program(steps, program.output)
+
+
+def bit_values(program: Program) -> set[str]:
+    """The names of the values that are bits: signs and thresholds, flattened or not."""
+    found: set[str] = set()
+    for step in program.steps.values():
+        if step.op in {"sign", "threshold"} or (step.op == "flatten" and step.inputs[0] in found):
+            found.add(step.name)
+    return found
+
+
+def _layer(step: Step, model: nn.Module, bits: set[str]) -> list[Step]:
+    weight = step.tensors["weight"]
+    declared = "weight" in getattr(model.get_submodule(step.module), "binary_kinds", {})
+    if not bool(torch.isfinite(weight).all()):
+        raise ValueError(f"the weights of {step.module} are not finite: the network has diverged")
+    parts = split(weight)
+    if declared and parts is None:
+        raise ValueError(
+            f"the weights of {step.module} are not -1 and +1 (times a scale per output), as averaged weights are not: "
+            "pass resign=True (--resign) to pack their signs"
+        )
+    binary_weights = parts is not None and (declared or bool((parts[1] == 1).all()))
+    if step.attrs.get("pad_value") and not (binary_weights and step.inputs[0] in bits):
+        raise ValueError(f"cannot pack module {step.module!r}: only a binary convolution of bits may be padded by ones")
+    if parts is None or not binary_weights:
+        return [step]
+    signs, scale = parts
+    if step.inputs[0] not in bits:
+        return [replace(step, tensors={"signs": signs, "weight_scale": scale.double()}, label="binary weights")]
+    binary = replace(step, op=f"binary_{step.op}", tensors={"signs": signs})
+    if bool((scale == 1).all()):
+        return [binary]
+    # The scale takes the layer's name, so that what comes after it need not be told.
+    inner = replace(binary, name=f"{step.name}.sums")
+    tensors = {"scale": scale.double(), "shift": torch.zeros_like(scale, dtype=torch.float64)}
+    outer = Step("affine", (inner.name,), step.name, step.shape, step.module, "scale", {}, tensors, (_times(scale),))
+    return [inner, outer]
+
+
+def _times(scale: Tensor) -> Callable[[Tensor], Tensor]:
+    def compute(x: Tensor) -> Tensor:
+        return x * scale.view(-1, *(1,) * (x.dim() - 2))
+
+    return compute

@@ -1,0 +1,174 @@
+"""Passes that leave less to compute: padding into convolutions, signs after pools, affine steps into neighbours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import Tensor
+
+from zerocross.deploy.steps import Program, Step
+
+REAL = ("conv2d", "linear")
+
+
+def fold_reshapes(program: Program) -> Program:
+    """Reshapes one after the other are one; together they flatten, or change nothing."""
+    new: dict[str, Step] = {}
+    gone: dict[str, str] = {}
+    origin: dict[str, str] = {}
+    for step in program.steps.values():
+        if step.op == "reshape":
+            source = origin[step.name] = origin.get(step.inputs[0], step.inputs[0])
+            if step.shape == program.steps[source].shape:
+                gone[step.name] = source
+            elif len(step.shape) == 1:
+                new[step.name] = replace(step, op="flatten", label="flatten", inputs=(source,))
+    folded = program.replaced(new, gone).alive()
+    for step in folded.steps.values():
+        if step.op == "reshape":
+            before = folded.steps[step.inputs[0]].shape
+            raise ValueError(
+                f"cannot pack module {step.module!r}: an activation {before} is reshaped to {step.shape}; "
+                "only flattening is supported"
+            )
+    return folded
+
+
+def fold_pads(program: Program) -> Program:
+    """Padding of height and width by a constant becomes the convolution's own; 1 is allowed where it pads bits."""
+    new = {}
+    for step in program.steps.values():
+        pad = program.steps[step.inputs[0]] if step.op == "conv2d" else step
+        if step.op == "conv2d" and pad.op == "pad2d":
+            if any(step.attrs["padding"]) or pad.attrs["value"] not in {0.0, 1.0}:
+                raise ValueError(f"cannot pack module {step.module!r}: it pads twice, or by neither 0 nor 1")
+            attrs = {**step.attrs, "padding": pad.attrs["padding"]}
+            if pad.attrs["value"]:
+                attrs["pad_value"] = 1
+            new[step.name] = replace(step, inputs=pad.inputs, attrs=attrs)
+    folded = program.replaced(new).alive()
+    for step in folded.steps.values():
+        if step.op == "pad2d":
+            raise ValueError(f"cannot pack module {step.module!r}: padding of anything but a convolution's input")
+    return folded
+
+
+def hoist_signs(program: Program) -> Program:
+    """sign -> pool, subsample or concat becomes pool, subsample or concat -> sign: the same bits, and packed ones.
+
+    The sign is monotone, so that it may be taken before or after a maximum.
+    """
+    steps = dict(program.steps)
+    order = []
+    for name in program.steps:
+        step = steps[name]
+        signs = [steps[source] for source in step.inputs]
+        order.append(name)
+        if step.op in {"max_pool2d", "subsample", "concat"} and all(sign.op == "sign" for sign in signs):
+            inner = replace(step, name=f"{name}.real", inputs=tuple(sign.inputs[0] for sign in signs))
+            steps[inner.name] = inner
+            order.insert(-1, inner.name)
+            steps[name] = Step("sign", (inner.name,), name, step.shape, signs[0].module, "sign")
+    return Program({name: steps[name] for name in order}, program.output).alive()
+
+
+def merge_affine(program: Program) -> Program:
+    """Bring affine steps into the affine step, real layer, sum or sign beside them, until nothing changes."""
+    while True:
+        merged = _merged_once(program)
+        if merged is None:
+            return program
+        program = merged.alive()
+
+
+def _merged_once(program: Program) -> Program | None:
+    uses = program.uses()
+    for step in program.steps.values():
+        before = program.steps[step.inputs[0]] if len(step.inputs) == 1 else None
+        if before is not None and step.op == "affine" and _changes_nothing(step):
+            return program.replaced({}, {step.name: before.name})
+        if before is None or uses[before.name] != 1:
+            continue
+        if step.op == "affine" and (changed := _absorbed(program, uses, before.name, step)) is not None:
+            return program.replaced(changed, {step.name: before.name})
+        if step.op == "sign" and before.op == "affine" and _only_shifts(before):
+            labels = (*before.folded, before.label)
+            shift = before.tensors["shift"]
+            changed = replace(step, inputs=before.inputs, tensors={"shift": shift}, folded=(*step.folded, *labels))
+            return program.replaced({step.name: changed})
+    return None
+
+
+def _absorbed(program: Program, uses: Counter[str], name: str, affine: Step) -> dict[str, Step] | None:
+    """The steps to replace so that the value `name` has `affine` in it already; None where that cannot be."""
+    step = program.steps[name]
+    if uses[name] != 1:
+        return None
+    scale, shift = affine.tensors["scale"], affine.tensors["shift"]
+    folded = (*step.folded, *affine.folded, affine.label)
+    if step.op == "affine":
+        tensors = {"scale": step.tensors["scale"] * scale, "shift": step.tensors["shift"] * scale + shift}
+        return {name: replace(step, tensors=tensors, eager=(), folded=folded)}
+    if step.op in REAL:
+        return {name: replace(step, tensors=_layer_tensors(step, scale, shift), folded=folded)}
+    if not _only_shifts(affine):
+        return None
+    if step.op == "add":
+        options = (_absorbed(program, uses, each, affine) for each in step.inputs)
+        return next((each for each in options if each is not None), None)
+    if step.op == "concat":
+        return _absorbed_by_all(program, uses, step, affine)
+    return None
+
+
+def _absorbed_by_all(program: Program, uses: Counter[str], step: Step, affine: Step) -> dict[str, Step] | None:
+    changed: dict[str, Step] = {}
+    first = 0
+    for name in step.inputs:
+        part = slice(first, first + program.steps[name].shape[0])
+        first = part.stop
+        tensors = {role: values[part] for role, values in affine.tensors.items()}
+        one = _absorbed(program, uses, name, replace(affine, tensors=tensors))
+        if one is None or changed.keys() & one.keys():
+            return None
+        changed |= one
+    return changed
+
+
+def _layer_tensors(step: Step, scale: Tensor, shift: Tensor) -> dict[str, Tensor]:
+    """Weight and bias of a layer whose outputs are multiplied by `scale` and moved by `shift`."""
+    tensors = dict(step.tensors)
+    if "signs" in tensors:
+        tensors["weight_scale"] = tensors["weight_scale"] * scale
+    else:
+        weight = tensors["weight"].double()
+        tensors["weight"] = weight * scale.view(-1, *(1,) * (weight.dim() - 1))
+    tensors["bias"] = (tensors["bias"] * scale if "bias" in tensors else 0) + shift
+    return tensors
+
+
+def _only_shifts(affine: Step) -> bool:
+    return bool((affine.tensors["scale"] == 1).all())
+
+
+def _changes_nothing(affine: Step) -> bool:
+    return _only_shifts(affine) and not bool(affine.tensors["shift"].any())
+
+
+def pool_and_flatten(program: Program) -> Program:
+    """A mean over the whole image, then flattened, is one global average."""
+    uses = program.uses()
+    new = {}
+    for step in program.steps.values():
+        pool = program.steps[step.inputs[0]] if step.op == "flatten" else step
+        if step.op == "flatten" and pool.op == "avg_pool2d" and uses[pool.name] == 1 and pool.shape[1:] == (1, 1):
+            size = program.steps[pool.inputs[0]].shape[1:]
+            if pool.attrs["kernel"] == size and not any(pool.attrs.get("padding", (0, 0))):
+                new[step.name] = replace(step, op="global_avg_pool", inputs=pool.inputs, module=pool.module)
+    return program.replaced(new).alive()
+
+
+PASSES: tuple[Callable[[Program], Program], ...] = (fold_reshapes, fold_pads, hoist_signs, pool_and_flatten)
+"""What is done before it is decided which layers are binary."""

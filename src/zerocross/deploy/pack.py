@@ -1,0 +1,117 @@
+"""From a trained network to one file: binary weights at 1 bit, and as little else as the mathematics allows."""
+
+from __future__ import annotations
+
+import copy
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from zerocross import __version__
+from zerocross.deploy.binary import binary_layers, resigned
+from zerocross.deploy.fold import PASSES, merge_affine
+from zerocross.deploy.operators import HANDLERS
+from zerocross.deploy.store import REAL_TYPES, to_graph
+from zerocross.deploy.table import PackedLayer, layers, render
+from zerocross.deploy.threshold import thresholds
+from zerocross.deploy.trace import trace
+from zerocross.deploy.translate import translate
+from zerocross.files import write_whole
+from zerocross.nn.checks import check_choice
+from zerocross.runtime.format import Graph, serialize
+from zerocross.runtime.infer import check
+from zerocross.runtime.preprocess import Preprocessing
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed network: its graph, what became of each layer, and the bytes of its parameters in float32."""
+
+    graph: Graph
+    layers: tuple[PackedLayer, ...]
+    float_bytes: int
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes of the file."""
+        return serialize(self.graph)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the file, whole or not at all; one that is there is replaced only on request."""
+        path, data = Path(path), self.data
+        if path.exists() and not overwrite:
+            raise FileExistsError(f"{path} exists: choose another name, or overwrite it (overwrite=True, --overwrite)")
+        write_whole(path, lambda file: file.write(data))
+
+    def table(self) -> str:
+        """Layer by layer: what is binary, what is real, what was folded, and the bytes of each."""
+        return render(self.layers, len(self.data), self.float_bytes)
+
+
+def pack(
+    model: nn.Module,
+    example: Tensor | Sequence[int] | None = None,
+    *,
+    real: str = "float32",
+    preprocessing: Preprocessing | None = None,
+    classes: Sequence[str] | None = None,
+    resign: bool = False,
+    provenance: Mapping[str, str] | None = None,
+) -> Packed:
+    """Pack a network for `zerocross.runtime`.
+
+    The graph comes from torch.export in evaluation mode. Batch norm, scales, biases, shifts and signs are folded into
+    integer thresholds, affine steps and the weights of real layers; docs/deploy.md lists the operators.
+
+    Args:
+        model: any model built of these operators, with one tensor in and one out; it is left as it was.
+        example: a batch of inputs, or the size of one input without the batch dimension, such as (3, 32, 32). None asks
+            the model for its `input_size`.
+        real: how the weights of real layers are stored: "float32", "float16" or "int8" (a scale per output); vectors
+            such as biases stay float32.
+        preprocessing: how an image or a clip becomes an input; written into the file.
+        classes: a name per output; written into the file.
+        resign: pack the signs of binary weights that are not -1 and +1, such as averaged ones, instead of refusing.
+        provenance: more texts for the file's record of what it was made from.
+    """
+    check_choice("real", real, REAL_TYPES)
+    size = _input_size(model, example)
+    if resign:
+        model = copy.deepcopy(model)
+        resigned(model)
+    traced = trace(model, size)
+    program = translate(traced, HANDLERS).alive()
+    for fold in PASSES:
+        program = fold(program)
+    program = binary_layers(program, traced.model)
+    program = merge_affine(thresholds(program).alive())
+    graph, behind = to_graph(program, traced.model, size, real)
+    made_with = {"zerocross": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    graph = check(
+        replace(
+            graph,
+            preprocessing=preprocessing,
+            classes=tuple(classes or ()),
+            provenance={**made_with, "model": type(model).__name__, **(provenance or {})},
+        )
+    )
+    float_bytes = 4 * sum(parameter.numel() for parameter in model.parameters())
+    return Packed(graph, layers(graph, behind), float_bytes)
+
+
+def _input_size(model: nn.Module, example: Tensor | Sequence[int] | None) -> tuple[int, ...]:
+    if example is None:
+        example = getattr(model, "input_size", None)
+    if example is None:
+        raise ValueError("the size of an input is unknown: pass a batch, or a size such as pack(model, (3, 32, 32))")
+    size = tuple(example.shape[1:]) if isinstance(example, Tensor) else tuple(int(each) for each in example)
+    if not 1 <= len(size) <= 3 or min(size) < 1:
+        raise ValueError(
+            f"an input of size {size}: it must have 1 to 3 dimensions besides that of the batch, all above 0"
+        )
+    return size

@@ -1,0 +1,124 @@
+"""From results of runs to panels: mean, extremes and number of seeds on every curve."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from zerocross.experiments.session import Result
+
+POINTS = 120  # of a curve over updates: the mean over a block says more than each update
+Curve = dict[str, Any]
+
+
+def curve(label: str, x: Sequence[Any], values: Sequence[Sequence[float]], style: str = "line", **more: Any) -> Curve:
+    """One curve: at each x, the mean and the extremes of its values, one per seed.
+
+    Args:
+        label: In the legend.
+        x: Numbers, or names.
+        values: At each x, one per seed.
+        style: "line" or "points".
+        more: n, where the values are means themselves; dash=True; muted=True.
+    """
+    counts = [len(each) for each in values]
+    spread = max(counts) > 1
+    return {
+        "label": label,
+        "x": list(x),
+        "mean": [statistics.fmean(each) for each in values],
+        "low": [min(each) for each in values] if spread else None,
+        "high": [max(each) for each in values] if spread else None,
+        "n": counts[0] if len(set(counts)) == 1 else counts,
+        "style": style,
+        **more,
+    }
+
+
+def panel(
+    title: str,
+    x: str,
+    y: str,
+    curves: Sequence[Curve],
+    *,
+    log: str = "",
+    lines: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Curves that share axes.
+
+    Args:
+        title: Above it.
+        x: Name of the x axis.
+        y: Name of the y axis.
+        curves: See `curve`.
+        log: Which axes are logarithmic: "", "x", "y" or "xy".
+        lines: Numbers of the paper, {label, y}.
+    """
+    scales = {f"{axis}_scale": "log" if axis in log else "linear" for axis in "xy"}
+    return {"title": title, "x": x, "y": y, **scales, "curves": list(curves), "lines": list(lines)}
+
+
+def accuracy(label: str, group: Sequence[Result], **more: Any) -> Curve:
+    """Accuracy after each epoch, counted over all stages."""
+    histories = [[line["top1"] for line in result["history"]] for result in group]
+    return curve(label, range(1, len(histories[0]) + 1), list(zip(*histories, strict=True)), **more)
+
+
+def flips(label: str, group: Sequence[Result], **more: Any) -> Curve:
+    """The FF ratio over updates, as means over blocks of equal length."""
+    updates, values = np.array([result["ff_ratio"] for result in group]).transpose(2, 0, 1)
+    blocks = np.array_split(np.arange(values.shape[1]), min(POINTS, values.shape[1]))
+    x = [float(updates[0, block].mean()) for block in blocks]
+    return curve(label, x, [values[:, block].mean(axis=1).tolist() for block in blocks], **more)
+
+
+def mean_flips(result: Result) -> float:
+    """The FF ratio, averaged over a run."""
+    return statistics.fmean(value for _, value in result["ff_ratio"])
+
+
+def last_flips(result: Result, share: float = 0.02) -> float:
+    """The FF ratio, averaged over the last part of a run."""
+    values = [value for _, value in result["ff_ratio"]]
+    return statistics.fmean(values[-max(1, round(share * len(values))) :])
+
+
+def final(group: Sequence[Result]) -> list[float]:
+    """Accuracy after the last epoch, of each seed."""
+    return [result["final"]["top1"] for result in group]
+
+
+def noise(groups: Sequence[Sequence[float]]) -> float | None:
+    """The seeds' noise: the standard deviation within groups, pooled; None where no group has two values."""
+    wide = [group for group in groups if len(group) > 1]
+    if not wide:
+        return None
+    within = sum(statistics.variance(group) * (len(group) - 1) for group in wide)
+    return (within / sum(len(group) - 1 for group in wide)) ** 0.5
+
+
+def run_rows(groups: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:
+    """What the JSON says of each training."""
+    return [
+        {
+            "label": label,
+            "seed": result["config"]["seed"],
+            "hash": result["hash"],
+            "top1": result["final"]["top1"],
+            "evaluated_on": result["evaluated_on"],
+            "epochs": sum(stage["epochs"] for stage in result["config"]["stages"]),
+            "seconds": result["seconds"],
+            "commit": result["provenance"]["commit"],
+        }
+        for label, group in groups.items()
+        for result in group
+    ]
+
+
+def percent(values: Sequence[float]) -> str:
+    """Mean ± sample standard deviation (number of seeds), in per cent."""
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{spread} % (n = {len(values)})"

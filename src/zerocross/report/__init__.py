@@ -1,0 +1,1 @@
+"""results/ as one HTML page that needs no network."""

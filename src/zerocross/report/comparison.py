@@ -1,0 +1,82 @@
+"""A `zerocross compare` in the form of an artefact: panels, tables, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zerocross.report.markup import duration
+
+
+def as_artefact(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The comparison as the page shows it; methods without a result are named in the notes alone."""
+    methods: Mapping[str, Any] = summary["methods"]
+    good = {name: row for name, row in methods.items() if row["n"]}
+    epochs = f"{summary['epochs']} epoch{'s' * (summary['epochs'] != 1)}"
+    return {
+        "name": summary["name"],
+        "title": f"Methods compared: {summary['recipe']}, {epochs}",
+        "caption": (
+            f"{summary['data']}, network {summary['model']}: the same data, network and budget for every method, each "
+            "at its own settings. Accuracy after the last epoch, never the best one."
+        ),
+        "seconds": sum(row["seconds"] * row["n"] for row in good.values()),
+        "command": summary.get("command"),
+        "claims": [],
+        "notes": [
+            f"{name}, seed {seed} failed: {reason}"
+            for name, row in methods.items()
+            for seed, reason in row["failed"].items()
+        ],
+        "data": {"tables": [_table(summary, good)], "panels": _panels(summary, good)},
+        "settings": [
+            {"name": name, "value": row["config"]["optimizer"], "stated": None, "why": row["settings"]}
+            for name, row in good.items()
+        ],
+        "provenance": summary["provenance"],
+    }
+
+
+def _table(summary: Mapping[str, Any], rows: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "title": "",
+        "columns": ["method", f"{summary['evaluated_on']} accuracy, %", "sd", "n", "FF ratio, end", "to tune", "a run"],
+        "rows": [
+            [name, f"{row['mean']:.2f}", _number(row["sd"], ".2f"), row["n"], _number(_last_flips(row), ".1e"),
+             row["to_tune"], duration(row["seconds"])]
+            for name, row in rows.items()
+        ],
+    }  # fmt: skip
+
+
+def _number(value: float | None, form: str) -> str | None:
+    return None if value is None else format(value, form)
+
+
+def _last_flips(row: Mapping[str, Any]) -> float | None:
+    return row["ff_ratio"]["mean"][-1] if row["ff_ratio"] else None
+
+
+def _panels(summary: Mapping[str, Any], rows: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def curves(of: str, over: str) -> list[dict[str, Any]]:
+        return [
+            {"label": name, "x": row[of][over], "n": row["n"], **{key: row[of][key] for key in ("mean", "low", "high")}}
+            for name, row in rows.items()
+            if row[of]
+        ]
+
+    return [
+        {
+            "title": "Accuracy: mean over seeds, and their extremes",
+            "x": "epoch",
+            "y": f"{summary['evaluated_on']} accuracy, %",
+            "curves": curves("accuracy", "epoch"),
+        },
+        {
+            "title": "FF ratio: share of binary weights that flip in an update",
+            "x": "update",
+            "y": "FF ratio",
+            "y_scale": "log",
+            "curves": curves("ff_ratio", "update"),
+        },
+    ]

@@ -1,0 +1,57 @@
+"""The product of two matrices of bits, by itself: what a binary layer is without its surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from zerocross.runtime.kernels.native import load_run
+from zerocross.runtime.kernels.steps import ROWS, Kind
+from zerocross.runtime.layout import round_up, row_panels
+from zerocross.runtime.program import aligned, make_step
+
+
+class BitMatrix:
+    """A matrix of -1 and +1, stored as bits, to be multiplied from the left.
+
+    Args:
+        words: uint64 of shape (columns, words); bit 1 is +1, bit 0 is -1, and all of them count.
+        say: told how long compiling took, where it had to be done.
+    """
+
+    def __init__(self, words: np.ndarray, say: Callable[[str], object] = str) -> None:
+        self.columns, self.words = words.shape
+        self._panels = row_panels(words)
+        self._run = load_run(say)
+
+    def product(self, a: np.ndarray) -> np.ndarray:
+        """Return the product of rows of bits, uint64 of shape (rows, words), and this: (rows, columns) of integers."""
+        return self.prepare(a)()
+
+    def prepare(self, a: np.ndarray) -> Callable[[], np.ndarray]:
+        """Return a function that computes the product; called again, it computes it again, into the same memory."""
+        if a.dtype != np.uint64 or a.ndim != 2 or a.shape[1] != self.words:
+            wanted = f"uint64 of shape (rows, {self.words})"
+            raise ValueError(f"a matrix of {a.dtype} of shape {a.shape}: it must be {wanted}")
+        rows, width, row = len(a), len(self._panels) * self._panels.shape[2], 8 * self.words
+        left = aligned(a.nbytes + ROWS * row)
+        left[: a.nbytes] = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+        out = np.empty((round_up(rows, ROWS), width), np.float32)
+        base, zeros = np.full(width, 64 * self.words, np.float32), np.zeros(rows, np.int64)
+        # Offsets from address 0: the matrices stay where they are.
+        step, scratch_bytes = make_step(
+            kind=Kind.BINARY, pixels=rows, width=rows, panels=len(self._panels), source=left.ctypes.data,
+            source_pixel=row, direct=1, weight=self._panels.ctypes.data, terms=self.words,
+            panel=self._panels[0].nbytes, factor=2,
+            base=base.ctypes.data, base_line=zeros.ctypes.data, base_column=zeros.ctypes.data,
+            real=out.ctypes.data, real_pitch=4 * width,
+        )  # fmt: skip
+        scratch = aligned(scratch_bytes)
+        held = step, left, base, zeros, scratch
+
+        def compute() -> np.ndarray:
+            self._run(held[0].ctypes.data, 1, 0, 0, scratch.ctypes.data, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0)
+            return out[:rows, : self.columns]
+
+        return compute

@@ -1,0 +1,208 @@
+"""From nodes to groups: a layer with everything that can be done to its values before they are stored."""
+
+from __future__ import annotations
+
+import graphlib
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zerocross.runtime.graph import Graph, Node
+from zerocross.runtime.infer import Value, infer
+from zerocross.runtime.kernels.steps import LANES
+
+SOURCES = frozenset(
+    {"conv2d", "linear", "binary_conv2d", "binary_linear", "avg_pool2d", "max_pool2d", "global_avg_pool", "subsample"}
+)
+ELEMENTWISE = frozenset({"affine", "prelu", "relu", "hardtanh", "add"})
+
+
+@dataclass(frozen=True)
+class Link:
+    """An elementwise node in a group; the group's own channels begin at `channel` of the node's; `other` is added."""
+
+    node: Node
+    channel: int
+    other: str | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """One pass: a source, what follows it, and what is stored of it.
+
+    Args:
+        op: the source's op; "identity" where values are taken as they are.
+        node: the source's node (with "identity": the first node that follows).
+        source: the value that the source reads.
+        links: the elementwise nodes that follow, in order.
+        result: the value at the end, of which the group's channels begin at `channel`.
+        channel: see there.
+        real: whether the result is stored as float32.
+        sign: the sign or threshold whose bits are stored, or None.
+    """
+
+    op: str
+    node: Node
+    source: str
+    links: tuple[Link, ...]
+    result: str
+    channel: int
+    real: bool
+    sign: Node | None
+
+    def needs(self) -> list[str]:
+        """The values that it reads."""
+        return [self.source, *(link.other for link in self.links if link.other is not None)]
+
+    def makes(self) -> list[str]:
+        """The values that it stores, or stores a part of."""
+        return [self.result] * self.real + ([] if self.sign is None else [self.sign.output])
+
+
+def fuse(graph: Graph, values: Mapping[str, Value]) -> list[Group]:
+    """Return the groups of a simplified graph in an order in which they can be run."""
+    groups = _Fusion(graph, values).groups()
+    makers: dict[str, list[int]] = defaultdict(list)
+    for number, group in enumerate(groups):
+        for name in group.makes():
+            makers[name].append(number)
+    after = {number: [maker for name in group.needs() for maker in makers[name]] for number, group in enumerate(groups)}
+    return [groups[number] for number in graphlib.TopologicalSorter(after).static_order()]
+
+
+def simplify(graph: Graph) -> tuple[Graph, dict[str, Value]]:
+    """Leave out flattening that moves nothing: of single pixels, and of an input that is used in no other way.
+
+    Returns:
+        The graph, and what its values are; in it, a layer may read the features of a single pixel.
+    """
+    values = infer(graph)
+    first = graph.nodes[0].output
+    users = [node for node in graph.nodes if first in node.inputs]
+    flat_input = first != graph.output and all(node.op == "flatten" for node in users)
+    size = (math.prod(graph.input_size),) if flat_input else graph.input_size
+    names: dict[str, str] = {}
+    nodes = []
+    for node in graph.nodes:
+        inputs = tuple(names.get(name, name) for name in node.inputs)
+        shape = values[node.inputs[0]].shape if inputs else ()
+        if node.op == "flatten" and ((inputs == (first,) and flat_input) or math.prod(shape[1:]) == 1):
+            names[node.output] = inputs[0]
+        else:
+            nodes.append(replace(node, inputs=inputs))
+    simple = replace(graph, nodes=tuple(nodes), input_size=size, output=names.get(graph.output, graph.output))
+    return simple, {name: value for name, value in values.items() if name not in names} | {first: Value(size)}
+
+
+def _link(node: Node, value: str) -> Link:
+    first, *rest = node.inputs
+    other = (rest[0] if value == first else first) if node.op == "add" else None
+    return Link(node, 0, other)
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """What follows a value within its group."""
+
+    links: tuple[Link, ...]
+    result: str
+    channel: int
+    real: bool
+    sign: Node | None
+
+
+class _Fusion:
+    """The state of fusing a graph: who uses what, and which nodes have found a group."""
+
+    def __init__(self, graph: Graph, values: Mapping[str, Value]) -> None:
+        self.graph = graph
+        self.values = values
+        self.makers = {node.output: node for node in graph.nodes}
+        self.users: dict[str, list[Node | None]] = defaultdict(list)
+        for node in graph.nodes:
+            for name in node.inputs:
+                self.users[name].append(node)
+        self.users[graph.output].append(None)
+        self.taken: set[str] = set()
+        self.tails: dict[str, _Tail] = {}
+
+    def groups(self) -> list[Group]:
+        found = []
+        for node in self.graph.nodes[1:]:
+            if node.output in self.taken:
+                continue
+            if node.op in SOURCES:
+                found.append(self._group(node.op, node, (), self.tail(node.output)))
+            elif node.op in ("concat", "pad_channels", "flatten"):
+                found += self._moves(node)
+            else:
+                found.append(self._identity(node))
+        return found
+
+    def _moves(self, node: Node) -> list[Group]:
+        """A group for each input that is copied into its place."""
+        channel = node.attrs["before"] if node.op == "pad_channels" else 0
+        found = []
+        for name in node.inputs:
+            found.append(Group(node.op, node, name, (), node.output, channel, real=True, sign=None))
+            channel += self.values[name].shape[0]
+        return found
+
+    def _identity(self, node: Node) -> Group:
+        self.taken.add(node.output)
+        if node.op in ("sign", "threshold"):
+            return Group("identity", node, node.inputs[0], (), node.inputs[0], 0, real=False, sign=node)
+        return self._group("identity", node, (_link(node, node.inputs[0]),), self.tail(node.output))
+
+    @staticmethod
+    def _group(op: str, node: Node, links: tuple[Link, ...], tail: _Tail) -> Group:
+        links = (*links, *tail.links)
+        return Group(op, node, node.inputs[0], links, tail.result, tail.channel, tail.real, tail.sign)
+
+    def tail(self, value: str) -> _Tail:
+        """What can follow a value in registers; every branch of a concatenation shares what comes after it."""
+        if value not in self.tails:
+            self.tails[value] = self._find_tail(value)
+        return self.tails[value]
+
+    def _find_tail(self, value: str) -> _Tail:
+        links: list[Link] = []
+        while (node := self._only_user(value)) is not None and node.op in ELEMENTWISE:
+            self.taken.add(node.output)
+            links.append(_link(node, value))
+            value = node.output
+        if node is not None and node.op == "threshold":
+            self.taken.add(node.output)
+            return _Tail(tuple(links), value, 0, real=False, sign=node)
+        if node is not None and node.op == "pad_channels":  # what a last panel writes too much is 0, and falls on zeros
+            self.taken.add(node.output)
+            return _Tail(tuple(links), node.output, node.attrs["before"], real=True, sign=None)
+        if node is not None and node.op == "concat" and self._can_meet(node):
+            self.taken.add(node.output)
+            return self._behind_concat(node, value, links)
+        signs = [user for user in self.users[value] if user is not None and user.op == "sign"]
+        self.taken.update(sign.output for sign in signs[:1])
+        real = len(self.users[value]) > len(signs[:1])
+        return _Tail(tuple(links), value, 0, real, signs[0] if signs else None)
+
+    def _behind_concat(self, node: Node, value: str, links: list[Link]) -> _Tail:
+        channel = sum(self.values[name].shape[0] for name in node.inputs[: node.inputs.index(value)])
+        tail = self.tail(node.output)
+        shifted = tuple(replace(link, channel=link.channel + channel) for link in tail.links)
+        return replace(tail, links=(*links, *shifted), channel=tail.channel + channel)
+
+    def _only_user(self, value: str) -> Node | None:
+        user = self.users[value][0] if len(self.users[value]) == 1 else None
+        return None if user is None or (user.output in self.taken and user.op != "concat") else user
+
+    def _can_meet(self, concat: Node) -> bool:
+        """Whether every branch of a concatenation can store its own part: nobody else reads it, and panels fit."""
+        sizes = [self.values[name].shape[0] for name in concat.inputs]
+        return (
+            all(size % LANES == 0 for size in sizes[:-1])
+            and len(set(concat.inputs)) == len(concat.inputs)
+            and all(
+                len(self.users[name]) == 1 and self.makers[name].op in SOURCES | ELEMENTWISE for name in concat.inputs
+            )
+        )

@@ -1,0 +1,235 @@
+"""Steps of a program, compiled: gather the pixels of a block, run its tiles, move data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from zerocross.runtime.kernels.memory import COPY_BYTES, copy, load_byte, load_int, load_real, store_int, store_real
+from zerocross.runtime.kernels.popcount import binary_tile
+from zerocross.runtime.kernels.real_tiles import real_tile, real_tile_pair, window_tile
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, Kind, RowField, Space
+
+_BITS, _BASE, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
+    8 * RowField[name] for name in ("BITS", "BASE", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
+)
+_BINARY, _WINDOW, _MOVE, _UNPACK = (int(kind) for kind in (Kind.BINARY, Kind.WINDOW, Kind.MOVE, Kind.UNPACK))
+_OUTSIDE = int(Space.OUTSIDE)
+
+# Code that needs nothing of Python or Numba when it runs: no wrappers, no references, no exceptions.
+OPTIONS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "error_model": "numpy"}
+inner = njit(**OPTIONS)
+
+
+@inner
+def execute(
+    step: Any, images: int, stages: int, arena: int, scratch: int, x: int, y: int, part: int, parts: int
+) -> None:
+    """Do one of `parts` equal shares of a step for some images.
+
+    Args:
+        step: a record of `STEP`.
+        images: how many images the arena holds.
+        stages: address of the stages.
+        arena: address of the activations.
+        scratch: address of memory of this part's own.
+        x: address of the first image of the input.
+        y: address of the first image of the output.
+        part: which share, below `parts`.
+        parts: how many shares.
+    """
+    if step.kind == _MOVE:
+        _move(step, images, arena, x, y, part, parts)
+    elif step.kind == _UNPACK:
+        _unpack(step, images, arena, part, parts)
+    elif step.kind == _WINDOW:
+        _window(step, images, stages, arena, scratch, part, parts)
+    else:
+        _products(step, images, stages, arena, scratch, part, parts)
+
+
+@inner
+def _share(step: Any, images: int, part: int, parts: int) -> tuple[int, int, int, int]:
+    """The pixels and panels of a part: a share of the pixels, or of the panels where pixels are few."""
+    pixels, panels = images * step.pixels, step.panels
+    tiles = (pixels + ROWS - 1) // ROWS
+    if tiles < 8 * parts and panels >= 2 * parts:
+        pairs = (panels + 1) // 2
+        return 0, pixels, 2 * (pairs * part // parts), min(panels, 2 * (pairs * (part + 1) // parts))
+    return ROWS * (tiles * part // parts), min(pixels, ROWS * (tiles * (part + 1) // parts)), 0, panels
+
+
+@inner
+def _finish(step: Any, table: int, pixel: int, panel: int, stages: int, arena: int) -> Any:
+    real = arena + step.real + pixel * step.real_pitch if step.real >= 0 else 0
+    shift = max(step.shift, 0)
+    return (
+        table, pixel, panel, stages + step.stages, step.stage_count, arena, real, step.real_pitch, shift,
+    )  # fmt: skip
+
+
+@inner
+def _products(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
+    first, last, panel_first, panel_last = _share(step, images, part, parts)
+    table, gathered = scratch + step.table, scratch + step.gathered
+    binary, terms, factor, block = step.kind == _BINARY, step.terms, step.factor, step.block
+    row_bytes = step.source_pixel if step.direct else step.row
+    for start in range(first, last, block):
+        rows = min(block, last - start)
+        _gather(step, start, rows, arena, scratch, table, gathered)
+        rows_at = arena + step.source + start * row_bytes if step.direct else gathered
+        panel = panel_first
+        while panel < panel_last:
+            weights = step.weight + panel * step.panel
+            pair = not binary and panel + 1 < panel_last
+            for row in range(0, rows, ROWS):
+                to = _finish(step, table + row * ROW_BYTES, start + row, panel, stages, arena)
+                a = rows_at + row * row_bytes
+                if binary:
+                    binary_tile((a, row_bytes, weights, terms, factor), to)
+                elif pair:
+                    real_tile_pair((a, row_bytes, weights, terms), to)
+                else:
+                    real_tile((a, row_bytes, weights, terms), to)
+            panel += 2 if pair else 1
+
+
+@inner
+def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: int, gathered: int) -> None:
+    """Write the taps of pixels start..start + rows one row behind the other, and fill in the table of rows."""
+    # Fields as locals: a store might change a record, for all that the compiler knows.
+    binary, width, lines = step.kind == _BINARY, step.width, step.pixels // step.width
+    base, base_column, bits_pixel = step.base, step.base_column, step.bits_pixel
+    image, rest = divmod(start, step.pixels)
+    line, column = divmod(rest, width)
+    done = 0
+    while done < rows:
+        count = min(rows - done, width - column)
+        if not step.direct:
+            place = image * step.source_image + line * step.source_line + column * step.source_pixel
+            _gather_line(step, arena + step.source + place, gathered + done * step.row, count)
+        bits = _bits_address(step, arena, image, line, column)
+        base_line = base + load_int(step.base_line + 8 * line) if binary else 0
+        for entry in range(table + done * ROW_BYTES, table + (done + count) * ROW_BYTES, ROW_BYTES):
+            if binary:
+                store_int(entry + _BASE, base_line + load_int(base_column + 8 * column))
+            store_int(entry + _BITS, bits)
+            bits += bits_pixel
+            column += 1
+        done += count
+        column = 0
+        line += 1
+        if line == lines:
+            line = 0
+            image += 1
+    for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: whatever stands there
+        store_int(table + row * ROW_BYTES + _BASE, base)
+        store_int(table + row * ROW_BYTES + _BITS, scratch)
+
+
+@inner
+def _gather_line(step: Any, source: int, target: int, count: int) -> None:
+    """Write the taps of some pixels of a line."""
+    runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
+    tail, source_pixel, repeats = step.tail, step.source_pixel, step.repeats
+    copy_bytes = step.row // repeats
+    short = runs_x == 1 and run <= COPY_BYTES
+    for _ in range(count):
+        for _ in range(repeats):
+            to = target
+            if short:
+                for tap_y in range(runs_y):
+                    copy(to, source + tap_y * tap_line, COPY_BYTES)
+                    to += run
+            else:
+                for tap_y in range(runs_y):
+                    for tap_x in range(runs_x):
+                        copy(to, source + tap_y * tap_line + tap_x * tap_pixel, run)
+                        to += run
+            target += copy_bytes
+            if tail != -1:
+                store_int(target - 8, load_int(target - 8) & tail)
+        source += source_pixel
+
+
+@inner
+def _bits_address(step: Any, arena: int, image: int, line: int, column: int) -> int:
+    return arena + step.bits + image * step.bits_image + line * step.bits_line + column * step.bits_pixel
+
+
+@inner
+def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
+    first, last, panel_first, panel_last = _share(step, images, part, parts)
+    table = scratch + step.table
+    line_bytes, pixel_bytes = step.dilation_y * step.tap_line, step.dilation_x * step.tap_pixel
+    weight_pixel = 4 * LANES * step.panels
+    own = (step.mode, line_bytes, pixel_bytes, step.kernel_x * weight_pixel, weight_pixel)
+    for start in range(first, last, ROWS):
+        for row in range(ROWS):
+            _window_row(step, start + row, last, arena, scratch, table + row * ROW_BYTES)
+        for panel in range(panel_first, panel_last):
+            window_tile(own, _finish(step, table, start, panel, stages, arena))
+
+
+@inner
+def _window_row(step: Any, pixel: int, last: int, arena: int, scratch: int, entry: int) -> None:
+    """What the tile must know of a pixel's window: the part of it that lies inside the image."""
+    if pixel >= last:
+        store_int(entry + _BITS, scratch)
+        store_int(entry + _HEIGHT, 0)
+        store_real(entry + _COUNT, np.float32(1))
+        return
+    image, rest = divmod(pixel, step.pixels)
+    line, column = divmod(rest, step.width)
+    top, left = line * step.stride_y - step.pad_y, column * step.stride_x - step.pad_x
+    skip_y, skip_x = max(0, -(top // step.dilation_y)), max(0, -(left // step.dilation_x))
+    end_y = min(step.kernel_y, (step.height_in - top + step.dilation_y - 1) // step.dilation_y)
+    end_x = min(step.kernel_x, (step.width_in - left + step.dilation_x - 1) // step.dilation_x)
+    height, width = max(0, end_y - skip_y), max(0, end_x - skip_x)
+    y, x = top + skip_y * step.dilation_y, left + skip_x * step.dilation_x
+    store_int(entry + _BITS, _bits_address(step, arena, image, line, column))
+    store_int(entry + _SOURCE, arena + step.source + image * step.source_image + y * step.tap_line + x * step.tap_pixel)
+    store_int(entry + _HEIGHT, height)
+    store_int(entry + _WIDTH, width)
+    store_int(entry + _WEIGHT, step.weight + 4 * LANES * step.panels * (skip_y * step.kernel_x + skip_x))
+    count = height * width
+    if step.count_pad:
+        count_y = min(top + step.kernel_y, step.height_in + step.pad_y) - top
+        count_x = min(left + step.kernel_x, step.width_in + step.pad_x) - left
+        count = count_y * count_x
+    store_real(entry + _COUNT, np.float32(count))
+
+
+@inner
+def _move(step: Any, images: int, arena: int, x: int, y: int, part: int, parts: int) -> None:
+    source = (x if step.space_from == _OUTSIDE else arena) + step.source
+    target = (y if step.space_to == _OUTSIDE else arena) + step.target
+    width, lines, channels = step.width, step.pixels // step.width, step.channels
+    source_pixel, target_pixel = step.source_pixel, step.target_pixel
+    source_channel, target_channel = step.source_channel, step.target_channel
+    for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
+        image, line = divmod(number, lines)
+        at = source + image * step.source_image + line * step.source_line
+        to = target + image * step.target_image + line * step.target_line
+        for _ in range(channels):
+            for column in range(width):
+                store_real(to + column * target_pixel, load_real(at + column * source_pixel))
+            at += source_channel
+            to += target_channel
+
+
+@inner
+def _unpack(step: Any, images: int, arena: int, part: int, parts: int) -> None:
+    width, lines, channels = step.width, step.pixels // step.width, step.channels
+    for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
+        image, line = divmod(number, lines)
+        at = arena + step.source + image * step.source_image + line * step.source_line
+        to = arena + step.target + image * step.target_image + line * step.target_line
+        for _ in range(width):
+            for channel in range(channels):
+                bit = load_byte(at + channel // 8) >> np.uint8(channel % 8) & np.uint8(1)
+                store_real(to + 4 * channel, np.float32(2 * bit - 1.0))
+            at += step.source_pixel
+            to += step.target_pixel

@@ -1,0 +1,103 @@
+"""The end of every tile: four pixels by sixteen channels go through stages and are stored, without leaving registers.
+
+A tile begins with a source (products of bits, real products, a window). Its values then pass a list of stages, such as
+batch norm, a shortcut and an activation, and are stored as float32, as bits, or as both: one pass over the activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from zerocross.runtime.kernels import vector_ir as v
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, RowField
+from zerocross.runtime.kernels.vector_ir import Builder, Value
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Where the values of a tile go: the arguments that all tiles share, as LLVM values."""
+
+    rows: Value  # address of the table of rows
+    pixel: Value  # number of the first pixel
+    panel: Value  # number of the panel
+    stages: Value  # address of the stages
+    stage_count: Value
+    arena: Value  # address of the activations
+    real: Value  # address where the first pixel's values go, or 0
+    pitch: Value  # bytes from pixel to pixel there
+    shift: Value  # address of the shifts before the sign, or 0 where no bits are wanted
+
+    def next_panel(self, b: Builder, further: int) -> Finish:
+        """The same for a panel further on."""
+        return replace(self, panel=b.add(self.panel, v.I64(further)))
+
+    def row(self, b: Builder, number: int, field: RowField, typ: ir.Type = v.I64) -> Value:
+        """Load a field of the table of rows."""
+        return v.load(b, b.add(self.rows, v.I64(number * ROW_BYTES + 8 * field)), typ, 4)
+
+
+def make_tile(name: str, emit: Callable[[Builder, list[Value], Finish], None]) -> Any:
+    """Return a Numba function of two tuples of int64: the source's own arguments, and those of `Finish`."""
+
+    def typed(typingctx: Any, own: Any, to: Any) -> Any:  # noqa: ARG001 - Numba's protocol
+        def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+            emit(b, cgutils.unpack_tuple(b, args[0]), Finish(*cgutils.unpack_tuple(b, args[1])))
+            return context.get_dummy_value()
+
+        return types.void(own, to), codegen
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+def emit_finish(b: Builder, values: list[Value], to: Finish) -> None:
+    """Take the rows of a tile through the stages and store them."""
+    values = v.loop(b, to.stage_count, values, lambda index, values: _emit_stage(b, index, values, to))
+    panel_bytes = b.mul(to.panel, v.I64(4 * LANES))
+    with b.if_then(b.icmp_signed("!=", to.real, v.I64(0))):
+        real = b.add(to.real, panel_bytes)
+        for row, value in enumerate(values):
+            v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
+    with b.if_then(b.icmp_signed("!=", to.shift, v.I64(0))):
+        shift = v.load(b, b.add(to.shift, panel_bytes), v.REALS, 4)
+        for row, value in enumerate(values):
+            bits = b.fcmp_ordered(">=", b.fadd(value, shift), v.constant(0.0, v.REALS))
+            v.store(b, b.bitcast(bits, v.I16), v.plus(b, to.row(b, row, RowField.BITS), to.panel, LANES // 8), 1)
+
+
+def _emit_stage(b: Builder, index: Value, values: list[Value], to: Finish) -> list[Value]:
+    stage = v.plus(b, to.stages, index, STAGE_BYTES)
+    kind, offset, pitch = (v.load(b, b.add(stage, v.I64(8 * place)), v.I64, 8) for place in range(3))
+
+    def parameters(count: int) -> list[Value]:
+        panel = v.plus(b, offset, to.panel, 4 * LANES * count)
+        return [v.load(b, b.add(panel, v.I64(4 * LANES * place)), v.REALS, 4) for place in range(count)]
+
+    def affine() -> list[Value]:
+        scale, shift = parameters(2)
+        # Not fused into one rounding, so that the result is the same to the bit as in two steps.
+        return [b.fadd(b.fmul(value, scale), shift) for value in values]
+
+    def add() -> list[Value]:
+        first = b.add(v.plus(b, b.add(to.arena, offset), to.panel, 4 * LANES), b.mul(to.pixel, pitch))
+        others = [v.load(b, b.add(first, b.mul(pitch, v.I64(row))), v.REALS, 4) for row in range(ROWS)]
+        return [b.fadd(value, other) for value, other in zip(values, others, strict=True)]
+
+    def prelu() -> list[Value]:
+        (slope,) = parameters(1)
+        zero = v.constant(0.0, v.REALS)
+        return [b.select(b.fcmp_ordered(">=", value, zero), value, b.fmul(value, slope)) for value in values]
+
+    def clamp() -> list[Value]:
+        low, high = parameters(2)
+        raised = [b.select(b.fcmp_ordered("<", value, low), low, value) for value in values]
+        return [b.select(b.fcmp_ordered(">", value, high), high, value) for value in raised]
+
+    return v.choose(b, kind, [affine, add, prelu, clamp], values)

@@ -1,0 +1,97 @@
+"""Memory by address inside Numba functions: one number, or a run of bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from zerocross.runtime.kernels import vector_ir as v
+from zerocross.runtime.kernels.vector_ir import Builder, Value
+
+SPINS = 1 << 11  # turns that `meet` waits, some tens of microseconds, before it gives way; a power of 2
+COPY_BYTES = 32  # `copy` reads and writes whole multiples of it: leave as much room behind source and target
+
+
+def _make_load(typ: ir.Type, numba_type: types.Type) -> Any:
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001 - protocol
+        return v.load(b, args[0], typ, 1)
+
+    def typed(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
+        return numba_type(types.int64), codegen
+
+    return intrinsic(typed)
+
+
+def _make_store(numba_type: types.Type) -> Any:
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        v.store(b, args[1], args[0], 1)
+        return context.get_dummy_value()
+
+    def typed(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
+        return types.void(types.int64, numba_type), codegen
+
+    return intrinsic(typed)
+
+
+load_int, load_byte, load_real = (
+    _make_load(typ, numba_type)
+    for typ, numba_type in ((v.I64, types.int64), (ir.IntType(8), types.uint8), (v.F32, types.float32))
+)
+store_int, store_real = _make_store(types.int64), _make_store(types.float32)
+
+
+def _copy(typingctx: Any, target: Any, source: Any, size: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, source, size = args
+        piece = ir.VectorType(v.I64, COPY_BYTES // 8)
+
+        def move(index: Value, carried: list[Value]) -> list[Value]:
+            v.store(
+                b, v.load(b, v.plus(b, source, index, COPY_BYTES), piece, 1), v.plus(b, target, index, COPY_BYTES), 1
+            )
+            return carried
+
+        v.loop(b, b.udiv(b.add(size, v.I64(COPY_BYTES - 1)), v.I64(COPY_BYTES)), [], move)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+def _meet(typingctx: Any, counter: Any, target: Any, give_way: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        counter, target, give_way = args
+        counter = b.inttoptr(counter, v.I64.as_pointer())
+        b.atomic_rmw("add", counter, v.I64(1), "seq_cst")
+        before = b.block
+        wait, spin, after = (b.append_basic_block(name) for name in ("wait", "spin", "met"))
+        b.branch(wait)
+        b.position_at_end(wait)
+        turns = b.phi(v.I64)
+        turns.add_incoming(v.I64(1), before)
+        b.cbranch(b.icmp_signed(">=", b.load_atomic(counter, "seq_cst", 8), target), after, spin)
+        b.position_at_end(spin)
+        if "x86" in b.module.triple:
+            v.call(b, "llvm.x86.sse2.pause", ir.VoidType())
+        patience = b.icmp_signed("==", b.and_(turns, v.I64(SPINS - 1)), v.I64(0))
+        with b.if_then(b.and_(patience, b.icmp_signed("!=", give_way, v.I64(0)))):
+            function = ir.FunctionType(ir.IntType(32), [])
+            b.call(b.inttoptr(give_way, function.as_pointer()), [])
+        turns.add_incoming(b.add(turns, v.I64(1)), b.block)
+        b.branch(wait)
+        b.position_at_end(after)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+copy: Any = intrinsic(_copy)
+"""copy(target, source, size): in pieces of COPY_BYTES, so that a few more are read and written behind them."""
+
+meet: Any = intrinsic(_meet)
+"""meet(counter, target, give_way): add one to the counter at an address, and wait until it has reached `target`.
+
+Now and then the function at the address `give_way` is called (0: none), for others who need the processor.
+"""

@@ -1,0 +1,116 @@
+"""The compiled function: from a file, by llvmlite alone, or made by Numba the first time.
+
+Loading Numba takes longer, and more memory, than loading and running a network: with the file there it is not needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from zerocross.files import write_whole
+
+ARGUMENTS = 15  # of `zerocross.runtime.kernels.build.run`
+_SYMBOL = "zerocross_run"
+_lock = threading.Lock()
+_loaded: list[tuple[Callable[..., None], Any]] = []  # the function, and what keeps its code in memory
+
+
+def load_run(say: Callable[[str], object], cache: Path | None = None) -> Callable[..., None]:
+    """Return the compiled `run`; the first call of a process loads it, or has it compiled.
+
+    Args:
+        say: told that compiling is going on, and how long it took.
+        cache: folder of compiled code; None is the first one that can be written of this package's own
+            ``__pycache__`` and ``.cache/zerocross`` in the user's home.
+    """
+    with _lock:
+        if not _loaded:
+            _loaded.append(_link(_object_code(say, cache)))
+        return _loaded[0][0]
+
+
+def _object_code(say: Callable[[str], object], cache: Path | None) -> bytes:
+    files = [folder / f"kernels-{_key()}.bin" for folder in ([cache] if cache else _folders())]
+    for file in files:
+        if (code := _read(file)) is not None:
+            return code
+    say("compiling kernels for this processor, once: about ten seconds ...")
+    began = time.perf_counter()
+    from zerocross.runtime.kernels.build import compile_run
+
+    code = compile_run(_SYMBOL, _machine())
+    where = next(_written(files, code), "no folder, since none can be written: give one as `cache`")
+    say(f"kernels compiled in {time.perf_counter() - began:.1f} s, and kept in {where}")
+    return code
+
+
+def _folders() -> list[Path]:
+    try:
+        return [Path(__file__).parent / "__pycache__", Path.home() / ".cache" / "zerocross"]
+    except RuntimeError:  # a user without a home
+        return [Path(__file__).parent / "__pycache__"]
+
+
+def _read(file: Path) -> bytes | None:
+    """The object code in a file; None where there is none, or not the whole of it."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return None
+    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
+
+
+def _written(files: list[Path], code: bytes) -> Iterator[str]:
+    """The folders where the code could be written."""
+    data = hashlib.sha256(code).digest() + code
+    for file in files:
+        try:
+            write_whole(file, lambda stream: stream.write(data))
+        except OSError:
+            continue
+        yield str(file.parent)
+
+
+@functools.cache
+def _key() -> str:
+    """What compiled code depends on: this folder's code, the processor and the compiler."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    for text in (llvm.get_process_triple(), llvm.get_host_cpu_name(), _features(), llvmlite.__version__):
+        digest.update(text.encode())
+    return digest.hexdigest()[:16]
+
+
+def _features() -> str:
+    return llvm.get_host_cpu_features().flatten()
+
+
+def _machine() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=_features(), opt=3, codemodel="jitdefault", jit=True
+    )
+
+
+def _link(code: bytes) -> tuple[Callable[..., None], Any]:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    # Numba's convention: where a result (None) and an exception (never) go, then the arguments.
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * ARGUMENTS)
+    native = function(engine.get_function_address(_SYMBOL))
+    result, exception = ctypes.c_void_p(), ctypes.c_void_p()
+    return functools.partial(native, ctypes.addressof(result), ctypes.addressof(exception)), (engine, result, exception)

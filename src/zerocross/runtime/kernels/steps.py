@@ -1,0 +1,93 @@
+"""The program that a network becomes: a table of steps, each with every offset, size and stride it needs.
+
+Activations are given by their offsets in bytes from the start of the arena, weights, parameters and tables by their
+addresses. The compiled function reads the table as it is, so that a whole network is one call.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+LANES = 16  # channels of a panel: what a tile works on at once
+ROWS = 4  # pixels of a tile
+STAGE_BYTES = 24  # of a stage: its kind, an offset and a pitch, 8 bytes each
+ROW_BYTES = 64  # of a pixel in the table that describes those of a tile, see `RowField`
+
+
+class Kind(enum.IntEnum):
+    """What a step does."""
+
+    BINARY = 0  # products of bits
+    REAL = 1  # real products
+    WINDOW = 2  # pooling, subsampling, depthwise convolution, or a pixel as it is
+    MOVE = 3  # float32 from one order to another
+    UNPACK = 4  # bits to float32
+
+
+class Stage(enum.IntEnum):
+    """What may follow a source; its parameters stand panel by panel at an address."""
+
+    AFFINE = 0  # x * scale + shift: 16 scales and 16 shifts a panel
+    ADD = 1  # x + another activation, at an offset from the arena, with its own pitch from pixel to pixel
+    PRELU = 2  # x where x >= 0, else x * slope: 16 slopes a panel
+    CLAMP = 3  # max(low, min(high, x)): 16 lows and 16 highs a panel
+
+
+class Window(enum.IntEnum):
+    """What a window makes of its pixels."""
+
+    MAX = 0
+    AVERAGE = 1
+    WEIGHTED = 2
+
+
+class RowField(enum.IntEnum):
+    """What a tile must know of each of its pixels: the place, in units of 8 bytes, in the table of rows."""
+
+    BITS = 0  # address of the pixel's bits in the output
+    BASE = 1  # products of bits: address of the sums that equal bits would give, a float32 for each channel
+    SOURCE = 1  # window: address of its first pixel inside the image
+    HEIGHT = 2  # window: how many of its rows
+    WIDTH = 3  # and columns lie inside the image
+    WEIGHT = 4  # weighted window: address of the weights of that first pixel
+    COUNT = 5  # average: what the sum is divided by, a float32
+
+
+class Space(enum.IntEnum):
+    """Where a MOVE reads or writes."""
+
+    ARENA = 0
+    OUTSIDE = 1  # the caller's input or output array
+
+
+_FIELDS = (
+    "kind",
+    # The output: pixels of an image, and how many in a line.
+    "pixels", "width", "panels",
+    # The input: offset; bytes to the next image; from an output pixel's first tap to the next line's and pixel's.
+    "source", "source_image", "source_line", "source_pixel",
+    # The taps of a pixel: runs of `run` bytes, `runs_y` x `runs_x` of them, and the bytes between them.
+    "runs_y", "runs_x", "run", "tap_line", "tap_pixel",
+    # Whether rows are used where they are. Otherwise a gathered row: its bytes, the mask of its last word, how often it
+    # stands there; rows gathered at a time.
+    "direct", "row", "tail", "repeats", "block",
+    # In a part's scratch memory, whose start takes what belongs to no pixel: the table of rows, and gathered rows.
+    "table", "gathered",
+    # Weights; words (BINARY) or float32 (REAL) in a row; bytes of a panel.
+    "weight", "terms", "panel",
+    # BINARY: sums of equal bits: a table, and the offsets of each line and column into it; factor of the count.
+    "base", "base_line", "base_column", "factor",
+    # WINDOW: mode; kernel, stride, padding, dilation, size of the image; whether padding counts in an average.
+    "mode", "kernel_y", "kernel_x", "stride_y", "stride_x", "pad_y", "pad_x", "dilation_y", "dilation_x",
+    "height_in", "width_in", "count_pad",
+    # What follows: stages; float32 output (-1: none); bits output (the shift's offset is -1: none).
+    "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "shift",
+    # MOVE, UNPACK: channels; where to read and to write; bytes between channels; the target's other strides.
+    "channels", "space_from", "space_to", "source_channel",
+    "target", "target_image", "target_line", "target_pixel", "target_channel",
+)  # fmt: skip
+
+STEP = np.dtype([(name, np.int64) for name in _FIELDS])
+"""One step, as a record."""

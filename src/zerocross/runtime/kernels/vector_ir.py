@@ -1,0 +1,100 @@
+"""A few words of LLVM's vector language, for the inner loops that Numba cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from zerocross.runtime.kernels.steps import LANES
+
+Value = Any  # llvmlite's values have no useful static type
+Builder = Any
+
+I16, I32, I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+F32 = ir.FloatType()
+WORDS = ir.VectorType(I64, LANES // 2)  # half a panel of 64-bit words: one AVX-512 register
+REALS = ir.VectorType(F32, LANES)
+_POINTER = ir.PointerType()
+
+
+def load(b: Builder, address: Value, typ: ir.Type, align: int) -> Value:
+    """Load a value of a type from an address, an integer."""
+    return b.load(b.inttoptr(address, _POINTER), typ=typ, align=align)
+
+
+def store(b: Builder, value: Value, address: Value, align: int) -> None:
+    """Store a value at an address, an integer."""
+    b.store(value, b.inttoptr(address, _POINTER), align=align)
+
+
+def plus(b: Builder, address: Value, index: Value, size: int) -> Value:
+    """Address of the item `index` of an array of items of `size` bytes."""
+    return b.add(address, b.mul(index, I64(size)))
+
+
+def splat(b: Builder, scalar: Value, typ: ir.VectorType) -> Value:
+    """The scalar in every lane."""
+    empty = ir.Constant(typ, ir.Undefined)
+    first = b.insert_element(empty, scalar, I32(0))
+    return b.shuffle_vector(first, empty, ir.Constant(ir.VectorType(I32, typ.count), [0] * typ.count))
+
+
+def constant(number: float, typ: ir.VectorType) -> Value:
+    """The number in every lane."""
+    return ir.Constant(typ, [typ.element(number)] * typ.count)
+
+
+def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
+    """Call an LLVM intrinsic by its full name."""
+    function = ir.FunctionType(result, [arg.type for arg in args])
+    return b.call(cgutils.get_or_insert_function(b.module, function, name), args)
+
+
+def loop(
+    b: Builder, count: Value, carried: Sequence[Value], body: Callable[[Value, list[Value]], list[Value]]
+) -> list[Value]:
+    """Emit ``for i in range(count): carried = body(i, carried)`` and return the last `carried`."""
+    before = b.block
+    head, inside, after = (b.append_basic_block(f"loop.{part}") for part in ("head", "inside", "after"))
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(I64)
+    index.add_incoming(I64(0), before)
+    values = [b.phi(value.type) for value in carried]
+    for phi, value in zip(values, carried, strict=True):
+        phi.add_incoming(value, before)
+    b.cbranch(b.icmp_signed("<", index, count), inside, after)
+    b.position_at_end(inside)
+    news = body(index, values)
+    index.add_incoming(b.add(index, I64(1)), b.block)
+    for phi, value in zip(values, news, strict=True):
+        phi.add_incoming(value, b.block)
+    b.branch(head)
+    b.position_at_end(after)
+    return values
+
+
+def choose(
+    b: Builder, key: Value, cases: Sequence[Callable[[], list[Value]]], otherwise: Sequence[Value]
+) -> list[Value]:
+    """Emit a switch: case number `key` gives the values; `otherwise` stands for every other key."""
+    before = b.block
+    after = b.append_basic_block("chosen")
+    switch = b.switch(key, after)
+    ends = [(before, list(otherwise))]
+    for number, case in enumerate(cases):
+        block = b.append_basic_block(f"case.{number}")
+        switch.add_case(I64(number), block)
+        b.position_at_end(block)
+        values = case()
+        ends.append((b.block, values))
+        b.branch(after)
+    b.position_at_end(after)
+    chosen = [b.phi(value.type) for value in otherwise]
+    for block, values in ends:
+        for phi, value in zip(chosen, values, strict=True):
+            phi.add_incoming(value, block)
+    return chosen

@@ -1,0 +1,277 @@
+"""From groups to drafts of steps: which kernel does what, on which buffers, with which constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zerocross.runtime.format import real_weight, weight_signs
+from zerocross.runtime.fuse import Group, fuse, simplify
+from zerocross.runtime.geometry import (
+    ConvGeometry,
+    Fields,
+    image_shape,
+    is_depthwise,
+    outside_strides,
+    strides,
+    target_fields,
+    window_fields,
+)
+from zerocross.runtime.graph import Graph, Node
+from zerocross.runtime.infer import Value
+from zerocross.runtime.kernels.steps import LANES, Kind, Space, Stage, Window
+from zerocross.runtime.layout import (
+    binary_panels,
+    bits_pitch,
+    border_bases,
+    by_panel,
+    depthwise_panels,
+    real_panels,
+    round_up,
+    spread,
+)
+from zerocross.runtime.program import Buffer, Draft, aligned
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network ready to be given memory: drafts of steps, and the weights and parameters that they refer to."""
+
+    drafts: list[Draft]
+    constants: list[np.ndarray]
+
+
+def make_plan(graph: Graph) -> Plan:
+    """Plan a checked graph."""
+    return _Planner(*simplify(graph)).plan()
+
+
+class _Planner:
+    """What has been planned so far: drafts, constants, and the buffers that hold each value."""
+
+    def __init__(self, graph: Graph, values: dict[str, Value]) -> None:
+        self.graph = graph
+        self.values = values
+        self.shapes = {name: image_shape(value.shape) for name, value in values.items()}
+        self.drafts: list[Draft] = []
+        self.reals: dict[str, Buffer] = {}
+        self.bits: dict[str, Buffer] = {}
+        self.bordered: dict[tuple[str, tuple[int, int]], Buffer] = {}
+        self.constants: list[np.ndarray] = []
+
+    def plan(self) -> Plan:
+        self._import()
+        for group in fuse(self.graph, self.values):
+            self._emit(group)
+        self._export()
+        return Plan(self.drafts, self.constants)
+
+    def _put(self, array: np.ndarray) -> int:
+        """Keep an array among the constants; return its address."""
+        kept = aligned(array.nbytes)
+        kept[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.constants.append(kept)
+        return kept.ctypes.data
+
+    # ---- values in memory ---------------------------------------------------------------------------------------
+
+    def _new_real(self, name: str, zeros: tuple[int, int] = (0, 0)) -> Buffer:
+        if name not in self.reals:
+            shape = self.shapes[name]
+            self.reals[name] = Buffer("real", shape, 4 * round_up(shape[0], LANES), zeros=zeros)
+        return self.reals[name]
+
+    def _new_bits(self, name: str) -> Buffer:
+        if name not in self.bits:
+            users = [node for node in self.graph.nodes if name in node.inputs and node.op == "binary_conv2d"]
+            border = tuple(max((node.attrs["padding"][axis] for node in users), default=0) for axis in range(2))
+            fill = any(node.attrs["pad_value"] == 1 for node in users) and max(border) > 0
+            shape = self.shapes[name]
+            self.bits[name] = Buffer("bits", shape, bits_pitch(shape[0]), (border[0], border[1]), int(fill))
+        return self.bits[name]
+
+    def _real(self, name: str) -> Buffer:
+        """A value as float32; bits become -1 and +1."""
+        if name not in self.reals:
+            source, target = self.bits[name], self._new_real(name)
+            self._draft(
+                Kind.UNPACK, name, {"source": source.at(), **strides("source", source), **target_fields(target)}
+            )
+        return self.reals[name]
+
+    def _packed(self, name: str) -> Buffer:
+        """A value as bits; what was flattened is stored as -1 and +1."""
+        if name not in self.bits:
+            fields = window_fields(self.reals[name], Window.MAX) | self._sign(name, None)
+            self._draft(Kind.WINDOW, name, fields)
+        return self.bits[name]
+
+    def _padded(self, name: str, padding: tuple[int, int]) -> Buffer:
+        """A real value with zeros around it."""
+        if name == self.graph.nodes[0].output and name not in self.reals:
+            return self.bordered[name, (0, 0)]
+        source = self._real(name)
+        if padding == (0, 0):
+            return source
+        if (name, padding) not in self.bordered:
+            target = Buffer("real", source.shape, source.pitch, padding)
+            self.bordered[name, padding] = target
+            self._move(name, source, strides("source", source) | {"source_channel": 4}, target_fields(target))
+        return self.bordered[name, padding]
+
+    # ---- steps --------------------------------------------------------------------------------------------------
+
+    def _draft(self, kind: Kind, like: str, fields: Fields, stages: list[tuple[int, Any, int]] | None = None) -> None:
+        """Add a step whose pixels are those of the value `like`."""
+        channels, height, width = self.shapes[like]
+        base = {"kind": kind, "pixels": height * width, "width": width, "channels": channels}
+        self.drafts.append(Draft({**base, "panels": -(-channels // LANES), **fields}, stages or ()))
+
+    def _move(self, like: str, source: Buffer | None, source_fields: Fields, target_fields: Fields) -> None:
+        at = {} if source is None else {"source": source.at()}
+        self._draft(Kind.MOVE, like, {**at, **source_fields, **target_fields})
+
+    def _import(self) -> None:
+        """The caller's (N, C, H, W) into memory: with borders and nothing else where only convolutions read it."""
+        name = self.graph.nodes[0].output
+        users = [node for node in self.graph.nodes if name in node.inputs]
+        shape = self.shapes[name]
+        if name != self.graph.output and all(node.op == "conv2d" and not is_depthwise(node) for node in users):
+            border = tuple(max(node.attrs["padding"][axis] for node in users) for axis in range(2))
+            target = Buffer("real", shape, 4 * shape[0], (border[0], border[1]))
+            self.bordered[name, (0, 0)] = target
+        else:
+            target = self._new_real(name)
+        outside = outside_strides("source", shape) | {"space_from": Space.OUTSIDE}
+        self._move(name, None, outside, target_fields(target))
+
+    def _export(self) -> None:
+        name = self.graph.output
+        source = self._real(name)
+        outside = outside_strides("target", self.shapes[name]) | {"space_to": Space.OUTSIDE}
+        self._move(name, source, strides("source", source) | {"source_channel": 4}, outside)
+
+    def _emit(self, group: Group) -> None:
+        if group.op in ("concat", "pad_channels", "flatten"):
+            self._emit_move(group)
+            return
+        make: dict[str, Callable[[Group], tuple[Kind, Fields]]] = {
+            "binary_conv2d": self._binary,
+            "binary_linear": self._binary,
+            "conv2d": self._conv,
+            "linear": self._conv,
+        }
+        kind, fields = make.get(group.op, self._pool)(group)
+        own = group.source if group.op == "identity" else group.node.output
+        stages = self._stages(group, kind, self.shapes[own][0])
+        if group.real:
+            target = self._new_real(group.result, self._zeros(group))
+            fields |= {"real": target.at(extra=4 * group.channel), "real_pitch": target.pitch}
+        if group.sign is not None:
+            fields |= self._sign(group.sign.output, group.sign, group.channel, self.shapes[own][0])
+        self._draft(kind, own, fields, stages)
+
+    def _zeros(self, group: Group) -> tuple[int, int]:
+        """Channels of the result that no group writes."""
+        maker = next(node for node in self.graph.nodes if node.output == group.result)
+        return (maker.attrs["before"], maker.attrs["after"]) if maker.op == "pad_channels" else (0, 0)
+
+    def _emit_move(self, group: Group) -> None:
+        source, target = self._real(group.source), self._new_real(group.result, self._zeros(group))
+        if group.op == "flatten":
+            fields = outside_strides("target", source.shape) | {"target": target.at(), "target_image": target.image}
+        else:
+            fields = target_fields(target, 4 * group.channel)
+        self._move(group.source, source, strides("source", source) | {"source_channel": 4}, fields)
+
+    def _sign(self, name: str, node: Node | None, channel: int = 0, channels: int | None = None) -> Fields:
+        """Fields of a step that stores bits."""
+        target = self._new_bits(name)
+        channels = target.shape[0] if channels is None else channels
+        shift = None if node is None or node.op != "sign" else self.graph.tensor(node, "shift")
+        shift = np.zeros(target.shape[0]) if shift is None else shift
+        # Bits beyond the last channel must be 0, whatever is there.
+        shifts = by_panel([shift[channel : channel + channels]], [-math.inf])
+        return {"bits": target.at(extra=channel // 8), **strides("bits", target), "shift": self._put(shifts)}
+
+    def _stages(self, group: Group, kind: Kind, channels: int) -> list[tuple[int, Any, int]]:
+        stages: list[tuple[int, Any, int]] = []
+
+        def put(stage: Stage, *vectors: Any) -> None:
+            full = [np.broadcast_to(vector, channels) for vector in vectors]
+            stages.append((stage, self._put(by_panel(full)), 0))
+
+        bias = self.graph.tensor(group.node, "bias") if group.op in ("conv2d", "linear") else None
+        if bias is not None:
+            put(Stage.AFFINE, 1.0, bias)
+        for link in group.links:
+            node, own = link.node, slice(link.channel, link.channel + channels)
+            tensors = {role: self.graph.tensors[key] for role, key in node.tensors.items()}
+            if node.op == "affine":
+                put(Stage.AFFINE, tensors["scale"][own], tensors["shift"][own])
+            elif node.op == "prelu":
+                put(Stage.PRELU, tensors["slope"] if len(tensors["slope"]) == 1 else tensors["slope"][own])
+            elif node.op == "relu":
+                put(Stage.CLAMP, 0.0, math.inf)
+            elif node.op == "hardtanh":
+                put(Stage.CLAMP, node.attrs["min"], node.attrs["max"])
+            elif link.other is not None:
+                other = self._real(link.other)
+                stages.append((Stage.ADD, other.at(extra=4 * link.channel), other.pitch))
+        if group.sign is not None and group.sign.op == "threshold":
+            direction = self.graph.tensors[group.sign.tensors["direction"]].astype(np.float32)
+            put(Stage.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
+        if kind is Kind.BINARY and channels % LANES and (not stages or stages[0][0] != Stage.AFFINE):
+            put(Stage.AFFINE, 1.0, 0.0)  # times 0 beyond the last channel, where any number may stand
+            stages.insert(0, stages.pop())
+        return stages
+
+    # ---- sources ------------------------------------------------------------------------------------------------
+
+    def _binary(self, group: Group) -> tuple[Kind, Fields]:
+        node, source = group.node, self._packed(group.source)
+        conv = ConvGeometry(node, source, self.shapes[node.output])
+        signs = weight_signs(self.graph, node).reshape(conv.shape)
+        panels = binary_panels(signs, conv.groups)
+        bases = border_bases(
+            signs, conv.groups, conv.sizes, conv.outputs, conv.stride, conv.padding, conv.dilation,
+            node.attrs.get("pad_value", 0), source.fill,
+        )  # fmt: skip
+        used = conv.taps * source.pitch % 8
+        row = round_up(conv.taps * source.pitch, 8)
+        repeats = 1 if conv.groups == 1 else 2
+        base, line, column = (self._put(array) for array in bases)
+        return Kind.BINARY, conv.fields(direct=used == 0 and conv.groups == 1) | {
+            "row": repeats * row, "tail": (1 << 8 * used) - 1 if used else -1, "repeats": repeats,
+            "weight": self._put(panels), "terms": panels.shape[1], "panel": panels[0].nbytes,
+            "base": base, "base_line": line, "base_column": column, "factor": 2 if conv.groups == 1 else 1,
+        }  # fmt: skip
+
+    def _conv(self, group: Group) -> tuple[Kind, Fields]:
+        node = group.node
+        weight = real_weight(self.graph, node)
+        if is_depthwise(node):
+            source = self._real(group.source)
+            fields = window_fields(source, Window.WEIGHTED, node.attrs["shape"][2:], node)
+            return Kind.WINDOW, fields | {"weight": self._put(depthwise_panels(weight))}
+        source = self._padded(group.source, node.attrs.get("padding", (0, 0)))
+        conv = ConvGeometry(node, source, self.shapes[node.output])
+        dense = weight.reshape(conv.shape) if conv.groups == 1 else spread(weight, conv.groups)
+        panels = real_panels(dense, conv.tap // 4)
+        fields = {"row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels)}
+        return Kind.REAL, conv.fields(direct=True) | fields | {"terms": panels.shape[1], "panel": panels[0].nbytes}
+
+    def _pool(self, group: Group) -> tuple[Kind, Fields]:
+        node, source = group.node, self._real(group.source)
+        if group.op == "avg_pool2d":
+            fields = window_fields(source, Window.AVERAGE, node.attrs["kernel"], node)
+            return Kind.WINDOW, fields | {"count_pad": int(node.attrs["count_include_pad"])}
+        if group.op == "max_pool2d":
+            return Kind.WINDOW, window_fields(source, Window.MAX, node.attrs["kernel"], node)
+        if group.op == "global_avg_pool":
+            return Kind.WINDOW, window_fields(source, Window.AVERAGE, source.shape[1:])
+        return Kind.WINDOW, window_fields(source, Window.MAX, (1, 1), node if group.op == "subsample" else None)

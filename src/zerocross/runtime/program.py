@@ -1,0 +1,197 @@
+"""Programs: the steps of a network with places in memory for a number of images."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP
+from zerocross.runtime.layout import round_up
+
+ALIGN = 64  # bytes: a cache line, and a vector
+SLACK = 256  # bytes behind every buffer that copying in pieces may touch
+BLOCK_BYTES = 1 << 15  # of gathered rows: they stay in the first cache beside a panel of weights
+BLOCK_ROWS = 64
+
+
+@dataclass(eq=False)
+class Buffer:
+    """An activation in memory, pixel after pixel, for every image of a group.
+
+    Args:
+        kind: "real" or "bits".
+        shape: channels, height and width.
+        pitch: bytes from pixel to pixel.
+        border: lines above and below, columns left and right.
+        fill: 0 or 1: the bits in the border.
+        zeros: channels before and behind those that are written; they stay 0.
+    """
+
+    kind: str
+    shape: tuple[int, int, int]
+    pitch: int
+    border: tuple[int, int] = (0, 0)
+    fill: int = 0
+    zeros: tuple[int, int] = (0, 0)
+
+    @property
+    def line(self) -> int:
+        """Bytes from line to line."""
+        return (self.shape[2] + 2 * self.border[1]) * self.pitch
+
+    @property
+    def image(self) -> int:
+        """Bytes from image to image."""
+        return (self.shape[1] + 2 * self.border[0]) * self.line
+
+    @property
+    def lasting(self) -> bool:
+        """Whether something is never written, and must stay as it was: a border, or numbers beyond the last channel."""
+        return self.border != (0, 0) or self.zeros != (0, 0) or self.shape[0] % LANES != 0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for buffers that can take each other's place, whatever lasts in them."""
+        return self.kind, self.shape, self.pitch, self.border, self.fill, self.zeros
+
+    def at(self, line: int = 0, column: int = 0, extra: int = 0) -> Place:
+        """The place of a pixel of the first image, counted inside the border, and bytes further on."""
+        return Place(self, (line + self.border[0]) * self.line + (column + self.border[1]) * self.pitch + extra)
+
+    def size(self, images: int) -> int:
+        """Bytes in all; tiles may write pixels beyond the last."""
+        return round_up(images * self.image + (ROWS - 1) * self.pitch + SLACK, ALIGN)
+
+
+class Place(NamedTuple):
+    """An offset in a buffer whose own place in the arena is not yet known."""
+
+    buffer: Buffer
+    extra: int
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A step before its buffers have places: fields of `STEP`, and stages as (kind, offset, pitch)."""
+
+    fields: dict[str, int | Place]
+    stages: Sequence[tuple[int, int | Place, int]] = ()
+
+    def buffers(self) -> list[Buffer]:
+        """The buffers that it touches."""
+        values = [*self.fields.values(), *(stage[1] for stage in self.stages)]
+        return [value.buffer for value in values if isinstance(value, Place)]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The steps for up to `images` images at a time, and the memory that they need."""
+
+    images: int
+    steps: np.ndarray
+    stages: np.ndarray
+    arena_bytes: int
+    scratch_bytes: int
+    filled: list[tuple[int, Buffer]] = field(default_factory=list)
+
+    def new_memory(self, threads: int) -> tuple[np.ndarray, np.ndarray]:
+        """Memory for the activations, with borders as they must be, and scratch memory: a row for each thread."""
+        arenas = aligned(threads * self.arena_bytes).reshape(threads, -1)
+        for offset, buffer in self.filled:
+            bits = np.arange(8 * buffer.pitch) < buffer.shape[0]
+            pattern = np.packbits(bits, bitorder="little")
+            arenas[:, offset : offset + self.images * buffer.image].reshape(threads, -1, buffer.pitch)[:] = pattern
+        return arenas, aligned(threads * self.scratch_bytes).reshape(threads, -1)
+
+
+def aligned(size: int) -> np.ndarray:
+    """Zeroed bytes that begin at a multiple of ALIGN."""
+    memory = np.zeros(size + ALIGN, np.uint8)
+    start = -memory.ctypes.data % ALIGN
+    return memory[start : start + size]
+
+
+def make_step(**fields: int) -> tuple[np.ndarray, int]:
+    """A table of one step with these fields, and the bytes of scratch memory that it needs."""
+    steps = np.zeros(1, STEP)
+    return steps, _fill(steps[0], fields)
+
+
+def _fill(step: Any, fields: Mapping[str, int]) -> int:
+    """Set a step's fields, how many rows it gathers at a time, and where; return the bytes of scratch that it needs."""
+    step["real"] = step["shift"] = -1
+    for name, value in fields.items():
+        step[name] = value
+    row = max(1, int(step["row"]))
+    block = max(ROWS, min(BLOCK_ROWS, BLOCK_BYTES // row // ROWS * ROWS))
+    step["block"] = block
+    step["table"] = round_up(int(step["bits_pixel"]), ALIGN)
+    step["gathered"] = step["table"] + block * ROW_BYTES
+    return int(step["gathered"]) + block * row + SLACK
+
+
+def assemble(drafts: Sequence[Draft], images: int) -> Program:
+    """Give every buffer a place, and return the steps."""
+    places, end = _places(drafts, images)
+    scratch = 0
+    steps = np.zeros(len(drafts), STEP)
+    stages: list[tuple[int, int, int]] = []
+
+    def resolve(value: int | Place) -> int:
+        return places[value.buffer] + value.extra if isinstance(value, Place) else value
+
+    for step, draft in zip(steps, drafts, strict=True):
+        fields = {name: resolve(value) for name, value in draft.fields.items()}
+        fields |= {"stages": STAGE_BYTES * len(stages), "stage_count": len(draft.stages)}
+        scratch = max(scratch, _fill(step, fields))
+        stages += [(kind, resolve(offset), pitch) for kind, offset, pitch in draft.stages]
+    table = np.array(stages, np.int64).reshape(-1, 3)
+    filled = [(place, buffer) for buffer, place in places.items() if buffer.fill]
+    return Program(images, steps, table, round_up(end + SLACK, ALIGN), round_up(scratch, ALIGN), filled)
+
+
+def _places(drafts: Sequence[Draft], images: int) -> tuple[dict[Buffer, int], int]:
+    """An offset for every buffer, and where the last one ends; memory is used again after a buffer's last use.
+
+    Buffers in which something lasts take turns only with their like, behind all others.
+    """
+    last = {buffer: number for number, draft in enumerate(drafts) for buffer in draft.buffers()}
+    places: dict[Buffer, int] = {}
+    taken: list[tuple[int, int, Buffer]] = []  # from, to, by whom: what is in use, in order
+    free: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    end = lasting_end = 0
+    for number, draft in enumerate(drafts):
+        touched = list(dict.fromkeys(draft.buffers()))
+        for buffer in touched:
+            if buffer in places:
+                continue
+            size = buffer.size(images)
+            if not buffer.lasting:
+                places[buffer] = at = _gap(taken, size)
+                end = max(end, at + size)
+                insort(taken, (at, at + size, buffer), key=lambda entry: entry[0])
+            elif free[buffer.key]:
+                places[buffer] = free[buffer.key].pop()
+            else:
+                places[buffer] = lasting_end
+                lasting_end += size
+        for buffer in touched:
+            if last[buffer] == number and buffer.lasting:
+                free[buffer.key].append(places[buffer])
+        taken = [entry for entry in taken if last[entry[2]] > number]
+    return {buffer: at + end * buffer.lasting for buffer, at in places.items()}, end + lasting_end
+
+
+def _gap(taken: list[tuple[int, int, Buffer]], size: int) -> int:
+    """The first offset where so many bytes are free."""
+    at = 0
+    for begin, stop, _ in taken:
+        if begin - at >= size:
+            break
+        at = max(at, stop)
+    return at

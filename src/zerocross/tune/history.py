@@ -1,0 +1,100 @@
+"""What a study has found: its results in the order in which they came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from zerocross.tune.queue import slot, slots
+from zerocross.tune.space import Settings
+
+ENOUGH = 10  # results from which on importance is more than chance
+SAMPLER_SECONDS = "sampler_seconds"  # the attribute of a trial that holds what its suggestion cost
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one trial.
+
+    Args:
+        number: Of the trial, counted from 0 without repeats.
+        settings: What was searched; without what is fixed.
+        value: What the objective returned; of a pruned trial, what it last reported.
+        pruned: Whether the trial was cut.
+        seconds: From its claim to its result.
+        sampler_seconds: The sampler's part of them.
+    """
+
+    number: int
+    settings: Settings
+    value: float
+    pruned: bool
+    seconds: float
+    sampler_seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """The results of a study so far.
+
+    Args:
+        outcomes: In the order in which they came.
+        failed: Trials without a result, whose last attempt failed.
+        open: Trials that wait or run.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    failed: int = 0
+    open: int = 0
+
+    @property
+    def best(self) -> Outcome | None:
+        """The best result, the first of equals, of trials that ran to their end; None where there is none yet."""
+        return max((one for one in self.outcomes if not one.pruned), key=lambda one: one.value, default=None)
+
+    def best_so_far(self) -> list[float]:
+        """After each outcome, the best value of all up to it; a pruned trial improves nothing."""
+        best, values = float("-inf"), []
+        for one in self.outcomes:
+            best = best if one.pruned else max(best, one.value)
+            values.append(best)
+        return values
+
+
+def read(study: optuna.Study) -> History:
+    """The history of a study."""
+    done, failed, still_open = [], 0, 0
+    for attempts in slots(study).values():
+        results = [trial for trial in attempts if trial.state in {TrialState.COMPLETE, TrialState.PRUNED}]
+        if results:
+            done.append(results[0])
+        elif all(trial.state == TrialState.FAIL for trial in attempts):
+            failed += 1
+        else:
+            still_open += 1
+    done.sort(key=lambda trial: (trial.datetime_complete, trial.number))
+    return History(tuple(map(outcome, done)), failed, still_open)
+
+
+def importance(study: optuna.Study) -> dict[str, float]:
+    """Each parameter's share of the variance of the value (functional ANOVA); empty where trials are too few to say."""
+    whole = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(whole) < ENOUGH or len({trial.value for trial in whole}) < 2:
+        return {}
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {name: float(share) for name, share in shares.items()}
+
+
+def outcome(trial: FrozenTrial) -> Outcome:
+    """The Outcome of a finished trial."""
+    return Outcome(
+        number=slot(trial),
+        settings=dict(trial.params),
+        value=float("-inf") if trial.value is None else trial.value,  # pruned before it reported anything
+        pruned=trial.state == TrialState.PRUNED,
+        seconds=trial.duration.total_seconds() if trial.duration else 0.0,
+        sampler_seconds=trial.user_attrs.get(SAMPLER_SECONDS, 0.0),
+    )

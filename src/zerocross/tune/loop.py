@@ -1,0 +1,138 @@
+"""The search itself: claim a trial, ask the sampler for settings, call the objective, tell the result; and again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import optuna
+from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, TrialState
+
+from zerocross.tune import history, queue, samplers
+from zerocross.tune.history import History, Outcome
+from zerocross.tune.space import Settings, Space
+from zerocross.tune.storage import in_memory, patiently
+from zerocross.tune.study import Plan, Study, begin_or_join, quietly
+
+Report = Callable[[int, float], None]
+Objective = Callable[[Settings, Report], float]
+_POLL = 1.0  # seconds between two looks at a study whose last trials run elsewhere
+
+
+def search(
+    objective: Objective,
+    space: Space,
+    trials: int,
+    sampler: str = "botorch",
+    seed: int = 0,
+    *,
+    prune: bool = False,
+) -> History:
+    """Search for the settings with the highest value, in memory, in this process.
+
+    Args:
+        objective: (settings, report) -> a finite number, the higher the better. `report(step, value)` is for values on
+            the way, by which a hopeless trial is cut, if `prune`; an objective need not call it.
+        space: What is searched.
+        trials: How many, at least 1.
+        sampler: "botorch", "gp", "tpe" or "random".
+        seed: Of the sampler; the same seed and objective give the same history.
+        prune: Cut a trial that is worse than the median of the others at the same step.
+    """
+    study = begin_or_join(in_memory(), "search", Plan(space, sampler, seed, prune))
+    extend(study, trials)
+    work(study, objective)
+    return history.read(study.load())
+
+
+def extend(study: Study, trials: int) -> None:
+    """Have a study hold at least so many trials; those that are there stay."""
+    if trials < 1:
+        raise ValueError(f"trials is {trials}; it must be at least 1")
+    queue.extend(study.load(), trials)
+
+
+def work(study: Study, objective: Objective, on_outcome: Callable[[Outcome], None] | None = None) -> None:
+    """Run trials of a study until all are done, here or by other workers, whose trials are taken over if they die.
+
+    Args:
+        study: Extended to as many trials as are wanted.
+        objective: See search().
+        on_outcome: Called with each result of this process.
+    """
+    while True:
+        claimed, finished = patiently(lambda: _next(study))
+        if claimed is not None:
+            if (result := _run(study, claimed, objective)) is not None and on_outcome is not None:
+                on_outcome(result)
+        elif finished:
+            return
+        else:
+            time.sleep(_POLL)
+
+
+def _next(study: Study) -> tuple[FrozenTrial | None, bool]:
+    """A claimed trial, if there is one to claim, and whether the study is finished."""
+    view, storage = study.load(), study.storage
+    queue.take_over(view, storage.database, storage.grace)
+    claimed = queue.claim(view, storage.database)
+    if claimed is None and queue.reopen(view):
+        claimed = queue.claim(view, storage.database)
+    return claimed, not view.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
+
+
+def _run(study: Study, claimed: FrozenTrial, objective: Objective) -> Outcome | None:
+    """Run one trial; None where it was taken over by another worker in the meantime."""
+    database = study.storage.database
+    try:
+        with queue.alive(database, claimed, study.storage.beat):
+            with quietly():
+                sampler = samplers.Timed(_sampler(study, claimed))
+                view = study.load(sampler)
+                trial = optuna.trial.Trial(view, claimed._trial_id)
+                settings = study.plan.space.suggest(trial)
+            trial.set_user_attr(history.SAMPLER_SECONDS, sampler.seconds)
+            value, state = _value(objective, settings, trial)
+            told = patiently(lambda: view.tell(trial, value, state, skip_if_finished=True))
+    except UpdateFinishedTrialError:
+        return None
+    except Exception:
+        queue.fail(database, claimed)
+        raise
+    except BaseException:  # an interrupt says nothing about the trial
+        queue.give_back(database, claimed)
+        raise
+    return None if told.state == TrialState.FAIL else history.outcome(told)
+
+
+def _sampler(study: Study, claimed: FrozenTrial) -> optuna.samplers.BaseSampler:
+    others = study.load().get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    pending = any(other.params for other in others if other.number != claimed.number)
+    number = queue.slot(claimed)
+    return samplers.build(
+        study.plan.sampler, study.plan.seed, number if number >= 0 else 2**32 + number, pending=pending
+    )
+
+
+def _value(objective: Objective, settings: Settings, trial: optuna.Trial) -> tuple[float | None, TrialState]:
+    def report(step: int, value: float) -> None:
+        patiently(lambda: trial.report(value, step))
+        if trial.should_prune():
+            raise TrialPruned
+
+    try:
+        returned = objective(settings, report)
+    except TrialPruned:
+        return None, TrialState.PRUNED  # its value is what it last reported
+    try:
+        value = float(returned)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(
+            f"the objective returned {returned!r} for {dict(settings)}; it must be a finite number (a low one, for "
+            "settings that did not work)"
+        )
+    return value, TrialState.COMPLETE

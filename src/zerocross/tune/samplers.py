@@ -1,0 +1,95 @@
+"""Samplers by name: who suggests the next trial."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, TrialState
+
+SAMPLERS = ("botorch", "gp", "tpe", "random")
+STARTUP = 5  # trials drawn at random before a model is asked: a fifth of the paper's 25
+
+
+def check(name: str) -> None:
+    """Refuse a sampler that does not exist, or whose package is missing."""
+    if name not in SAMPLERS:
+        raise ValueError(f"sampler {name!r} is unknown; choose one of {', '.join(SAMPLERS)}")
+    if name == "botorch":
+        try:
+            importlib.import_module("optuna_integration.botorch")
+            importlib.import_module("botorch")
+        except ImportError as wrong:
+            raise ValueError(f"sampler 'botorch' needs a package ({wrong}): pip install 'zerocross[tune]'") from wrong
+
+
+class Timed(BaseSampler):
+    """A sampler that counts its own seconds, without those of the storage that its suggestions go to."""
+
+    def __init__(self, sampler: BaseSampler) -> None:
+        self.sampler = sampler
+        self.seconds = 0.0
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """As the sampler does."""
+        return self._count(self.sampler.infer_relative_search_space, study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """As the sampler does."""
+        return self._count(self.sampler.sample_relative, study, trial, search_space)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """As the sampler does."""
+        return self._count(self.sampler.sample_independent, study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """As the sampler does."""
+        self._count(self.sampler.before_trial, study, trial)
+
+    def after_trial(
+        self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """As the sampler does."""
+        self.sampler.after_trial(study, trial, state, values)
+
+    def _count(self, method: Callable[..., Any], *args: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return method(*args)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+
+def build(name: str, seed: int, number: int, *, pending: bool = False) -> BaseSampler:
+    """The sampler of one trial, which depends on the seed, the trial's number and the history, not on the process.
+
+    Args:
+        name: "botorch" (BoTorch's Gaussian process, log expected improvement), "gp" (Optuna's own), "tpe", "random".
+        seed: Of the study.
+        number: Of the trial, counted without repeats.
+        pending: Whether other trials run at this time; BoTorch then reckons with them, which costs it more time. The
+            others always do.
+    """
+    check(name)
+    own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) >> 1  # torch and numpy take 31 bits
+    if name == "random":
+        return optuna.samplers.RandomSampler(seed=own)
+    if name == "tpe":
+        return optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=own)
+    if name == "gp":
+        return optuna.samplers.GPSampler(n_startup_trials=STARTUP, seed=own)
+    botorch: Any = importlib.import_module("optuna_integration.botorch")
+    acquisition = botorch.qlogei_candidates_func if pending else botorch.logei_candidates_func
+    return botorch.BoTorchSampler(
+        n_startup_trials=STARTUP, seed=own, consider_running_trials=pending, candidates_func=acquisition
+    )

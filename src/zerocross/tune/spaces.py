@@ -1,0 +1,46 @@
+"""The search spaces that have a name: the paper's two, over fields of a training config, which are mere names here.
+
+The paper searches six settings of latent weights (its Table 1 without learning-rate decay) and two of the filter; it
+does not say within which ranges. These are ours: two decades and more around what the literature uses, with the latent
+range of lr * weight_decay covering that of alpha.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from zerocross.tune.space import Parameter, Space, read
+
+SPACES: Mapping[str, Space] = MappingProxyType(
+    {
+        "filter": Space(
+            (
+                Parameter("optimizer.alpha", 1e-5, 1e-1, log=True),
+                Parameter("optimizer.gamma", 1e-2, 1.0, log=True),
+            ),
+            fixed={"method": "filter"},
+        ),
+        "latent": Space(
+            (
+                Parameter("optimizer.lr", 1e-3, 10.0, log=True),
+                Parameter("optimizer.start", 1e-4, 1.0, log=True),
+                Parameter("optimizer.gamma", 1e-2, 1.0, log=True),  # 1 - momentum
+                Parameter("optimizer.weight_decay", 1e-6, 1e-1, log=True),
+                Parameter("model.options.scale", choices=("none", "channel_mean")),
+                Parameter("optimizer.clip", choices=(None, 1.0)),
+            ),
+            fixed={"method": "latent-sgd"},
+        ),
+    }
+)
+
+
+def get(name: str) -> Space:
+    """A named space, or that of a JSON file."""
+    if name in SPACES:
+        return SPACES[name]
+    if not Path(name).is_file():
+        raise ValueError(f"space {name!r} is neither one of {', '.join(SPACES)} nor a file")
+    return read(Path(name))

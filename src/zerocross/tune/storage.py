@@ -1,0 +1,163 @@
+"""Where a study lives: a database that any number of workers share, by URL, or this process's memory."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import optuna
+import sqlalchemy
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.storages import BaseStorage, RDBStorage
+from sqlalchemy import event
+from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
+
+from zerocross.tune.queue import requeue
+
+T = TypeVar("T")
+
+BEAT = 15  # seconds between two signs of life of a running trial
+GRACE = 60  # seconds without one after which its worker counts as dead
+_PATIENCE = (1, 5, 15, 30)  # seconds between tries to reach a database that was there a moment ago
+
+
+@dataclass(frozen=True)
+class Storage:
+    """An open storage.
+
+    Args:
+        database: Optuna's handle.
+        beat: Seconds between two signs of life of a running trial; None where nobody looks for them.
+        grace: Seconds without one after which a trial's worker counts as dead.
+    """
+
+    database: BaseStorage
+    beat: int | None = None
+    grace: int = GRACE
+
+
+def in_memory() -> Storage:
+    """A storage that ends with this process."""
+    return Storage(optuna.storages.InMemoryStorage())
+
+
+def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRACE) -> Storage:
+    """A database by URL: sqlite:///FILE, postgresql://..., mysql+pymysql://...
+
+    Args:
+        url: As SQLAlchemy writes it.
+        create: Whether a SQLite file that is not there is made.
+        beat: Seconds between two signs of life of a running trial.
+        grace: Seconds without one after which a trial's worker counts as dead; above `beat`.
+    """
+    parsed, shown = _parse(url)
+    if not 0 < beat < grace:
+        raise ValueError(f"beat and grace are {beat} and {grace} seconds; they must be positive, and grace the longer")
+    sqlite = parsed.get_backend_name() == "sqlite"
+    if sqlite:
+        _check_file(parsed.database, shown, create=create)
+    options = {"connect_args": {"timeout": 60}} if sqlite else {"connect_args": {"connect_timeout": 10}}
+    try:
+        rdb = _open(url, options if sqlite else {**options, "pool_pre_ping": True}, beat, grace)
+    except ImportError as wrong:
+        raise ValueError(
+            f"the storage {shown} needs a driver ({wrong.__cause__ or wrong}): pip install psycopg[binary] for "
+            "postgresql://, pymysql for mysql+pymysql://"
+        ) from wrong
+    except (SQLAlchemyError, StorageInternalError, RuntimeError) as wrong:
+        raise ValueError(f"the storage {shown} cannot be reached: {_brief(wrong)}") from wrong
+    if sqlite:
+        _take_turns(rdb.engine)
+    return Storage(optuna.storages.get_storage(rdb), beat, grace)  # which remembers what can no longer change
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """Call, and again after a while, where the database does not answer: a restart of it should cost no trial."""
+    for seconds in _PATIENCE:
+        try:
+            return call()
+        except StorageInternalError:
+            time.sleep(seconds)
+    return call()
+
+
+def _open(url: str, options: dict[str, Any], beat: int, grace: int) -> RDBStorage:
+    def once() -> RDBStorage:
+        return RDBStorage(
+            url,
+            engine_kwargs=dict(options),
+            heartbeat_interval=beat,
+            grace_period=grace,
+            heartbeat_stale_trial_callback=requeue,
+        )
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)  # heartbeats are, for Optuna
+        for _ in range(4):
+            try:
+                return once()
+            except (OperationalError, ProgrammingError, IntegrityError):
+                if not _answers(url, options):
+                    raise
+                time.sleep(1)  # several workers make the tables of a new database at once; all but one come second
+        return once()
+
+
+def _answers(url: str, options: dict[str, Any]) -> bool:
+    engine = sqlalchemy.create_engine(url, **options)
+    try:
+        with engine.connect():
+            return True
+    except SQLAlchemyError:
+        return False
+    finally:
+        engine.dispose()
+
+
+def _take_turns(engine: sqlalchemy.Engine) -> None:
+    """One SQLite transaction at a time: its reads take no lock, so that two workers could claim the same trial."""
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, record: Any) -> None:
+        del record
+        connection.isolation_level = None  # Python's sqlite3 would begin late, at the first write
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    engine.dispose()  # connections from before
+
+
+def _parse(url: str) -> tuple[sqlalchemy.URL, str]:
+    """A URL, and how it may be shown: without its password."""
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except ArgumentError:
+        raise ValueError(
+            f"storage {url!r} is not a URL; for instance sqlite:///runs/tune.db, postgresql://user@host/database"
+        ) from None
+    return parsed, parsed.render_as_string(hide_password=True)
+
+
+def _check_file(file: str | None, shown: str, *, create: bool) -> None:
+    if not file or file == ":memory:":
+        raise ValueError(f"the storage {shown} would be in memory, where no other process finds it; name a file")
+    path = Path(file)
+    if not path.exists() and not create:
+        raise FileNotFoundError(f"the storage {shown} cannot be reached: there is no file {path}")
+    if path.exists() and path.is_file() and path.stat().st_size:
+        with path.open("rb") as opened:
+            if opened.read(15) != b"SQLite format 3":
+                raise ValueError(f"the storage {shown} cannot be reached: {path} is not a SQLite file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _brief(wrong: BaseException) -> str:
+    """The beginning of a database's message, without SQLAlchemy's reference to its pages."""
+    text = str(getattr(wrong, "orig", None) or wrong.__cause__ or wrong)
+    return " ".join(text.split())[:200]

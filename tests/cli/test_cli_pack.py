@@ -1,0 +1,104 @@
+"""`zerocross pack` and `zerocross predict` as a user meets them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from forks import SMALL
+from zerocross import data, train
+from zerocross.cli import app
+from zerocross.runtime.format import read
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, packed."""
+    folder = tmp_path_factory.mktemp("packed")
+    assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--out", str(folder / "run")]) == 0
+    assert app.run(["pack", str(folder / "run"), "-o", str(folder / "net.zcb")]) == 0
+    return folder
+
+
+def test_a_run_is_packed_with_what_prediction_needs(finished: Path):
+    graph = read(finished / "net.zcb")
+    assert graph.classes == tuple("0123456789")
+    assert graph.preprocessing is not None
+    assert graph.preprocessing.kind == "image"
+    assert graph.input_size == (1, 8, 8)
+    assert graph.provenance["config"] == train.read_config(finished / "run").hash
+    assert graph.provenance["weights"] == "final weights"
+
+
+def test_the_table_is_printed_and_nothing_is_overwritten_unasked(finished: Path, tmp_path: Path, capsys: Out):
+    target = tmp_path / "net.zcb"
+    assert app.run(["pack", str(finished / "run"), "-o", str(target), "--real", "int8"]) == 0
+    assert "layers: 4 binary, 0 with" in capsys.readouterr().out
+    assert app.run(["pack", str(finished / "run"), "-o", str(target)]) == 2
+    assert "exists: choose another name, or overwrite it with --overwrite" in capsys.readouterr().err
+    before = target.stat().st_size
+    assert app.run(["pack", str(finished / "run"), "-o", str(target), "--overwrite"]) == 0
+    assert target.stat().st_size > before
+
+
+def test_a_wrong_type_or_folder_is_one_line(finished: Path, tmp_path: Path, capsys: Out):
+    for words, said in (
+        ([str(finished / "run"), "-o", str(tmp_path / "x.zcb"), "--real", "int4"], "one of float32, float16, int8"),
+        ([str(tmp_path), "-o", str(tmp_path / "x.zcb")], "is not a run folder"),
+    ):
+        assert app.run(["pack", *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "x.zcb").exists()
+
+
+def test_predictions_are_those_of_the_network(finished: Path, tmp_path: Path, capsys: Out):
+    dataset = data.load("digits")
+    model, _ = train.load_model(finished / "run")
+    x, _ = next(iter(dataset.eval_batches(8).epoch()))
+    with torch.no_grad():
+        shares = model.eval()(x).softmax(1)
+    pixels = dataset.evaluation.inputs[:8].numpy()  # type: ignore[attr-defined]
+    for index in range(8):
+        Image.fromarray(pixels[index, 0]).save(tmp_path / f"{index}.png")
+    np.save(tmp_path / "z.npy", pixels)
+    assert app.run(["predict", str(finished / "net.zcb"), str(tmp_path), "--top", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 16, "eight images, and the array's eight samples"
+    for row, line in enumerate(lines):
+        found = re.findall(r"(\d) +([\d.]+) %", line)
+        best = shares[row % 8].topk(2)
+        assert [int(name) for name, _ in found] == best.indices.tolist()
+        assert [float(share) for _, share in found] == pytest.approx([100 * s for s in best.values.tolist()], abs=0.06)
+
+
+def test_what_cannot_be_predicted_is_one_line(finished: Path, tmp_path: Path, capsys: Out):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "cut.zcb").write_bytes((finished / "net.zcb").read_bytes()[:-9])
+    net = str(finished / "net.zcb")
+    for words, said in (
+        ([net, str(tmp_path / "none.png")], "none.png does not exist"),
+        ([net, str(tmp_path / "empty")], "holds no file that this network takes"),
+        ([net, str(finished / "run" / "config.json")], "this network takes .png"),
+        ([str(tmp_path / "cut.zcb"), net], "cut.zcb is not a sound packed network"),
+        ([str(tmp_path / "none.zcb"), net], "none.zcb does not exist; make it with: zerocross pack"),
+    ):
+        assert app.run(["predict", *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.strip().splitlines()) == 1
+
+
+def test_the_commands_load_no_torch_until_they_run():
+    code = "import sys, zerocross.cli.pack, zerocross.cli.predict; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

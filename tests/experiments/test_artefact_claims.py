@@ -1,0 +1,189 @@
+"""Claims can fail: each is given figures that contradict it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from zerocross.experiments.artefact import Claim, Verdict
+from zerocross.experiments.fig6 import WITH, WITHOUT
+from zerocross.experiments.fig7 import FILTER, LATENT
+from zerocross.experiments.registry import ARTEFACTS
+
+
+def signs(differ: int, flips: int = 500, **more: Any) -> dict[str, Any]:
+    return {"updates": 40, "signs": 1000, "differ": differ, "first": 7 if differ else None, "flips": flips, **more}
+
+
+def order(alpha: float, changes: tuple[float, float, float], noise: tuple[float, float] = (0.4, 0.2)) -> dict[str, Any]:
+    first, second, as_late = changes
+    rest = {"reversal": 80.0, "mean_delay": 100.0}
+    return {
+        "alpha": alpha,
+        "first": {"sign_changes": first, "noise": noise[0], **rest},
+        "second": {"sign_changes": second, "noise": noise[1], **rest},
+        "as_late": {"alpha": alpha, "sign_changes": as_late, "noise": noise[0], **rest},
+    }
+
+
+PAIR = {"lr": "lr 16", "start": "start 1", "ff_difference": 0.0, "top1_difference": 0.0, "updates_counted": 9}
+# Figures under which every claim holds.
+GOOD: dict[str, dict[str, Any]] = {
+    "table1": {
+        "tuned": {"latent-sgd": list("abcdefg"), "filter": list("abc")},
+        "settable": {"filter": {"alpha": True}},
+    },
+    "fig2": {"compared": [order(1e-3, (0.04, 0.01, 0.04)), order(1e-2, (0.05, 0.02, 0.05))]},
+    "fig3": {
+        "exact": [signs(0, factor=16.0, dtype="float64"), signs(3, factor=10.0, dtype="float32")],
+        "pairs": [PAIR],
+        "mean_ff": {"lr 0.1": 1e-4, "lr 1": 5e-3, "lr 10": 1e-2},
+    },
+    "fig4": {
+        "rates": [0.1, 1, 10],
+        "noise": 0.5,
+        "final": {"a": [[40.0], [60.0], [45.0]], "b": [[40.0], [60.0], [60.2]], "c": [[60.0], [60.1, 61.0], [60.0]]},
+    },
+    "fig5": {
+        "alphas": [1e-3, 1e-2, 1e-1],
+        "mean_ff": [[1e-3], [2e-3], [3e-3]],
+        "final": [[50.0, 51.0], [60.0, 61.0], [40.0, 41.0]],
+        "noise": 0.7,
+    },
+    "fig6": {
+        "final": {WITH: [60.0, 61.0], WITHOUT: [50.0, 51.0]},
+        "last_ff": {WITH: [0.0, 1e-5], WITHOUT: [1e-2, 1e-2]},
+        "noise": 0.7,
+    },
+    "fig7": {
+        "final": {LATENT: [60.0, 61.0], FILTER: [60.2, 61.0]},
+        "noise": 0.7,
+        "exact": {
+            f"{pair}, {dtype}": signs(9 if pair == "reading" else 0, dtype=dtype)
+            for pair in ("latent", "torch", "reading")
+            for dtype in ("float64", "float32")
+        },
+        "torch_discounts": {"alpha": 1.0009e-4, "gamma": 0.0999},
+    },
+    "table2": {
+        "final": {
+            "full precision": [91.0], "DoReFa-Net": [80.0], "DSQ": [84.0], "IR-Net": [86.4],
+            "Bi-Real, one step": [85.0], "Bi-Real, filter": [86.5], "Bi-Real, two steps": [86.7],
+        },
+        "epochs": 400,
+        "data": "CIFAR-10",
+    },
+    "table3": {
+        "sample": {"all_signs": True, "binary_weights": 10, "loss": [3.0, 2.0, 1.0], "ff_ratio": [0.5, 0.1, 0.0]},
+        "final": {"top1": 69.7, "top5": 88.9},
+    },
+    "fig8": {},
+    "appendix": {
+        "symbolic": {"elimination": "0", "transfer_functions": "0"},
+        "numeric": [{"alpha": 1e-3, "gamma": 0.1, "updates": 100, "difference": 1e-13, "differ": 0}],
+        "decayed": {"alpha": 1e-3, "gamma": 0.1, "signs": 1000, "differ": 6},
+    },
+}  # fmt: skip
+# (artefact, number of the claim) -> what to change so that it must fail: a path in the figures, and another value.
+WRONG: list[tuple[str, int, list[Any], Any]] = [
+    ("table1", 0, ["tuned", "filter"], list("abcd")),
+    ("table1", 1, ["settable", "filter", "alpha"], False),
+    ("fig2", 0, ["compared", 1], order(1e-2, (0.02, 0.02, 0.05))),
+    ("fig2", 1, ["compared", 1], order(1e-2, (0.05, 0.02, 0.05), noise=(0.2, 0.3))),
+    ("fig2", 2, ["compared", 1], order(1e-2, (0.05, 0.02, 0.015))),
+    ("fig3", 0, ["exact", 0, "differ"], 1),
+    ("fig3", 1, ["pairs", 0, "ff_difference"], 1e-6),
+    ("fig3", 1, ["pairs", 0, "top1_difference"], 0.01),
+    ("fig3", 2, ["mean_ff", "lr 0.1"], 9e-3),
+    ("fig4", 0, ["final", "a"], [[40.0], [50.0], [60.0]]),  # best at the end
+    ("fig4", 0, ["final", "a"], [[59.5], [60.0], [45.0]]),  # no fall to the left
+    ("fig4", 1, ["final", "b", 0], [59.0]),
+    ("fig4", 1, ["final", "b", 2], [50.0]),  # fails for a large one, too
+    ("fig4", 2, ["final", "c", 0], [59.0]),
+    ("fig5", 0, ["mean_ff", 2], [1e-3]),
+    ("fig5", 1, ["final", 0], [62.0, 63.0]),
+    ("fig5", 1, ["final", 2], [60.0, 60.8]),
+    ("fig6", 0, ["last_ff", WITH], [2e-3, 2e-3]),
+    ("fig6", 0, ["last_ff", WITHOUT], [2e-5, 2e-5]),
+    ("fig6", 1, ["final", WITH], [51.0, 51.0]),
+    ("fig7", 0, ["exact", "latent, float64", "differ"], 1),
+    ("fig7", 1, ["final", FILTER], [55.0, 56.0]),
+    ("fig7", 2, ["exact", "torch, float64", "differ"], 1),
+    ("fig7", 3, ["exact", "reading, float64", "differ"], 0),
+    ("table2", 0, ["final", "Bi-Real, one step"], [86.6]),
+    ("table2", 1, ["final", "DSQ"], [87.1]),
+    ("table2", 2, ["final", "Bi-Real, two steps"], [87.1]),
+    ("table2", 3, ["final", "Bi-Real, filter"], [85.0]),
+    ("table3", 0, ["sample", "all_signs"], False),
+    ("table3", 0, ["sample", "ff_ratio"], [0.1, 0.1, 0.1]),
+    ("table3", 1, ["sample", "loss"], [1.0, 2.0, 3.0]),
+    ("table3", 2, ["final", "top1"], 68.0),
+    ("appendix", 0, ["symbolic", "elimination"], "alpha*g_1"),
+    ("appendix", 1, ["numeric", 0, "difference"], 1e-3),
+    ("appendix", 1, ["numeric", 0, "differ"], 1),
+    ("appendix", 2, ["decayed", "differ"], 0),
+]
+
+
+def changed(figures: dict[str, Any], path: list[Any], value: Any) -> dict[str, Any]:
+    figures = copy.deepcopy(figures)
+    here: Any = figures
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = value
+    return {"measured": figures}
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_good_figures_bear_all_claims_out(name: str) -> None:
+    for claim in ARTEFACTS[name].claims:
+        verdict = claim.verdict({"measured": GOOD[name]}, "paper")
+        assert verdict.holds, (claim.sentence, verdict)
+
+
+@pytest.mark.parametrize(("name", "number", "path", "value"), WRONG)
+def test_a_claim_fails_where_its_figures_contradict_it(name: str, number: int, path: list[Any], value: Any) -> None:
+    verdict = ARTEFACTS[name].claims[number].verdict(changed(GOOD[name], path, value), "paper")
+    assert verdict.holds is False, verdict
+
+
+def test_every_claim_has_figures_that_contradict_it() -> None:
+    every = {(name, number) for name, artefact in ARTEFACTS.items() for number in range(len(artefact.claims))}
+    assert {(name, number) for name, number, _, _ in WRONG} == every
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "path", "said"),
+    [
+        ("fig4", 0, ["noise"], "one seed each"),
+        ("fig4", 2, ["noise"], "one seed each"),
+        ("fig5", 1, ["noise"], "one seed each"),
+        ("fig6", 1, ["noise"], "one seed each"),
+        ("fig7", 1, ["noise"], "one seed each"),
+        ("table3", 0, ["sample"], "not trained at this scale"),
+        ("table3", 1, ["sample"], "not trained at this scale"),
+        ("table3", 2, ["final"], "GPUs"),
+    ],
+)
+def test_what_cannot_be_judged_says_why(name: str, number: int, path: list[Any], said: str) -> None:
+    verdict = ARTEFACTS[name].claims[number].verdict(changed(GOOD[name], path, None), "paper")
+    assert verdict.holds is None
+    assert said in verdict.figures
+
+
+def test_signs_without_a_flip_prove_nothing() -> None:
+    still = changed(GOOD["fig3"], ["exact", 0, "flips"], 0)
+    assert ARTEFACTS["fig3"].claims[0].verdict(still, "paper").holds is None
+
+
+def test_below_its_scale_a_claim_is_not_judged() -> None:
+    def check(data: dict[str, Any]) -> Verdict:
+        return Verdict(holds=False, figures="59 %")
+
+    claim = Claim("It is 60 %", check, judged_from="reduced")
+    assert claim.verdict({}, "smoke").holds is None
+    assert claim.verdict({}, "smoke").figures.startswith("59 %; not judged at this scale")
+    assert claim.verdict({}, "reduced") == Verdict(holds=False, figures="59 %")
+    assert claim.verdict({}, "paper").holds is False

@@ -1,0 +1,206 @@
+"""What the page is made of: which files are read, what is shown of them, and that no text becomes markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerocross.report import markup
+from zerocross.report.page import build
+from zerocross.report.results import Results, read
+from zerocross.report.sections import section
+
+
+class Text(HTMLParser):
+    """The text of a page by element id, and the elements that were left open."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.tags: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        if values.get("id"):
+            self.ids.append(str(values["id"]))
+        if str(values.get("href", "")).startswith("#"):
+            self.targets.append(str(values["href"])[1:])
+        if tag not in {"meta", "input", "img", "br", "path", "circle"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in {"path", "circle"}:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def html(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def embedded(html: str, name: str) -> Any:
+    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def between(html: str, start: str) -> str:
+    """One section of the page."""
+    return html[html.index(f'<section id="{start}"') :].partition("</section>")[0]
+
+
+# ---- reading
+
+
+def test_the_largest_scale_of_each_artefact_is_read_and_figures_come_first(results: Path) -> None:
+    found = read(results)
+    assert [(each["name"], each["scale"]) for each in found.artefacts] == [
+        ("fig2", "reduced"),
+        ("fig5", "reduced"),
+        ("table9", "odd"),
+    ]
+    assert [each["name"] for each in found.comparisons] == ["compare-digits-2epochs"]
+    assert [line.partition(":")[0] for line in found.left_out] == ["broken.json", "fig5-smoke.json"]
+
+
+def test_figures_are_ordered_by_number(tmp_path: Path) -> None:
+    for name in ("fig10", "fig9", "table1", "appendix"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"name": name, "scale": "smoke", "claims": []}))
+    assert [each["name"] for each in read(tmp_path).artefacts] == ["fig9", "fig10", "table1", "appendix"]
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no folder", "empty folder"])
+def test_nothing_to_report_is_said_with_the_way_out(tmp_path: Path, there: bool) -> None:
+    with pytest.raises(FileNotFoundError, match="zerocross reproduce"):
+        read(tmp_path if there else tmp_path / "none")
+
+
+# ---- the page
+
+
+def test_the_page_is_well_formed_and_its_links_lead_somewhere(html: str) -> None:
+    page = Text(html)
+    assert not page.open
+    assert len(set(page.ids)) == len(page.ids)
+    assert set(page.targets) <= set(page.ids)
+    assert len(html.encode()) < 6e6
+
+
+def test_the_page_refers_to_nothing_outside(html: str) -> None:
+    assert not re.search(r'<(script|img|link|iframe)[^>]+(src|href)="(?!data:)', html)
+    assert "default-src 'none'" in html
+
+
+def test_texts_never_become_markup(html: str) -> None:
+    assert "a &lt; b &amp; c" in html
+    assert "<td>&lt;i&gt;x&lt;/i&gt;</td>" in html
+    assert "<b>bold</b>" not in html
+    assert (
+        embedded(html, "panels")[0]["curves"][1]["label"] == "a <b>bold</b> name"
+    )  # Plotly gets it escaped, by charts.js
+
+
+def test_claims_with_each_verdict_stand_in_the_summary(html: str) -> None:
+    summary = between(html, "summary")
+    assert [summary.count(words) for words in ("✓ holds", "✗ fails", "○ not judged")] == [
+        2,
+        1,
+        2,
+    ]  # table9 has no claim
+    for text in ("12 against 31", "best at the edge", "figure: Fig. 5; best alpha: 0.001", "reduced", "12.6 min"):
+        assert text in summary
+
+
+def test_a_section_shows_command_settings_table_and_runs(html: str) -> None:
+    shown = between(html, "fig5")
+    for text in (
+        "zerocross reproduce fig5 --scale reduced",
+        "Settings: 1 stated by the paper, 1 assumed",
+        "86.04",
+        "cited where marked",
+        "0123456789abcdef",
+        "What is seen, in a sentence.",
+    ):
+        assert text in shown
+
+
+def test_panels_are_drawn_and_other_data_fall_back_to_the_picture(html: str) -> None:
+    panels = embedded(html, "panels")
+    assert [panel["title"] for panel in panels[:2]] == ["Accuracy", "By method"]
+    assert panels[0]["curves"][1]["mean"][4] is None  # nan is no JSON
+    assert 'data-panel="0"' in between(html, "fig5")
+    assert 'data-panel="1"' in between(html, "fig5")
+    assert "data-panel" not in between(html, "fig2")
+    assert 'src="data:image/svg+xml;base64,' in between(html, "fig2")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {"panels": [None, {}, {"curves": []}, {"curves": [{"x": [1], "mean": [1, 2]}]}]},
+        {"panels": [{"curves": [{"x": [1], "mean": [1], "low": 3, "high": [1]}]}], "tables": 5, "runs": "none"},
+        {"tables": [{"rows": [[1, 2], 3]}, "x"], "trace": "gone"},
+    ],
+)
+def test_data_of_any_form_is_passed_over(data: Any) -> None:
+    odd = {"name": "odd", "scale": "smoke", "claims": [None, {"holds": "maybe"}], "settings": 3, "data": data}
+    panels: list[Any] = []
+    assert "○ not judged" in section(odd, panels)
+    assert not panels
+    build(Results((odd,), (), ()))
+
+
+def test_the_comparison_has_curves_a_table_and_what_failed(html: str) -> None:
+    shown = between(html, "compare-digits-2epochs")
+    assert "bop, seed 0 failed: diverged" in shown
+    assert re.search(r'<td>filter</td><td class="number">90\.50</td><td class="number">0\.71</td>', shown)
+    accuracy = embedded(html, "panels")[2]
+    assert [(curve["label"], curve["mean"], curve["n"]) for curve in accuracy["curves"]] == [
+        ("filter", [60.5, 90.5], 2),
+        ("latent-sgd", [60.0, 90.0], 1),
+    ]
+
+
+def test_without_a_recorded_gradient_the_explorer_says_why(results: Path, html: str) -> None:
+    found = read(results)
+    without = build(Results(found.artefacts[1:], (), ()))
+    assert "No recorded gradient" in without
+    assert 'data-role="trace"' not in without
+    assert 'data-role="trace"' in html
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, markup.NOTHING),
+        (True, "yes"),
+        (0.000123456, "0.0001235"),
+        (12345.6, "12,346"),
+        ([1, "<"], "1, &lt;"),
+        ({"a": {}}, "a: "),
+    ],
+)
+def test_values_in_words(value: Any, words: str) -> None:
+    assert markup.text(value) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "below 1 s"), (42, "42 s"), (306, "5.1 min"), (9000, "2.5 h"), (None, markup.NOTHING)]
+)
+def test_durations(seconds: Any, words: str) -> None:
+    assert markup.duration(seconds) == words
+
+
+def test_embedded_data_cannot_end_their_script() -> None:
+    assert "<" not in markup.data(["</script><script>alert(1)</script>"])

@@ -1,0 +1,123 @@
+"""Storages that cannot be reached, studies that are not the ones asked for, databases that go away for a moment."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from optuna.exceptions import StorageInternalError
+
+from tune.objectives import TWO, hill
+from zerocross import tune
+from zerocross.tune import Parameter, Plan, Space, storage
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "storage 'nonsense' is not a URL; for instance sqlite:///runs/tune.db"),
+        ("postgresql://me:secret@127.0.0.1:1/tune", "postgresql://me:***@127.0.0.1:1/tune cannot be reached"),
+        ("postgresql://me@nowhere.invalid/tune", "nowhere.invalid"),
+        ("nosql://me:secret@host/x", "cannot be reached"),
+        ("sqlite://", "would be in memory, where no other process finds it"),
+        ("sqlite:///:memory:", "would be in memory"),
+        ("sqlite:///text.db", "text.db is not a SQLite file"),
+        ("sqlite:///.", "cannot be reached"),
+        ("sqlite:///none.db", "there is no file none.db"),
+    ],
+)
+def test_storage_that_cannot_be_reached_is_one_line(
+    url: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.db").write_text("a file of mine, not a database", encoding="utf-8")
+    with pytest.raises((ValueError, FileNotFoundError)) as wrong:
+        tune.connect(url, create=False)
+    assert said in str(wrong.value)
+    assert "secret" not in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
+    assert Path("text.db").read_text(encoding="utf-8") == "a file of mine, not a database"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pymysql") is not None, reason="the driver is there")
+def test_missing_driver_is_named() -> None:
+    with pytest.raises(ValueError, match=r"needs a driver .*pymysql"):
+        tune.connect("mysql+pymysql://me@127.0.0.1:1/tune")
+
+
+def test_signs_of_life_come_more_often_than_they_are_missed() -> None:
+    with pytest.raises(ValueError, match="grace the longer"):
+        tune.connect("sqlite:///x.db", beat=60, grace=60)
+
+
+def test_study_of_another_plan_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    where = tune.connect(f"sqlite:///{tmp_path / 'tune.db'}")
+    plan = Plan(TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 3}]}})
+    study = tune.begin_or_join(where, "mine", plan)
+    tune.extend(study, 2)
+    tune.work(study, hill)
+    before = [trial.params for trial in study.load().get_trials()]
+    wider = Space((Parameter("a", 1e-6, 1e-1, log=True), Parameter("b", -1.0, 1.0)))
+    others = {
+        "was made with another space (a 1e-05..0.1 log, b -1..1), not with (a 1e-06..0.1 log, b -1..1)": Plan(
+            wider, "random", 0, about=plan.about
+        ),
+        "sampler random, not tpe": Plan(TWO, "tpe", 0, about=plan.about),
+        "seed 0, not 1": Plan(TWO, "random", 1, about=plan.about),
+        "about.config.stages.0.epochs 3, not 4": Plan(
+            TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 4}]}}
+        ),
+    }
+    for said, other in others.items():
+        with pytest.raises(ValueError, match=re.escape(said)) as wrong:
+            tune.begin_or_join(where, "mine", other)
+        assert "\n" not in str(wrong.value)
+    again = tune.begin_or_join(where, "mine", plan)
+    assert again.plan == plan
+    assert [trial.params for trial in again.load().get_trials()] == before
+
+
+def test_study_that_is_not_there_or_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = tune.connect(f"sqlite:///{tmp_path / 'tune.db'}")
+    with pytest.raises(ValueError, match="no study 'mine' in this storage; it has none yet"):
+        tune.join(where, "mine")
+    tune.begin_or_join(where, "yours", Plan(TWO, "random"))
+    with pytest.raises(ValueError, match="no study 'mine' in this storage; it has yours"):
+        tune.join(where, "mine")
+    with pytest.raises(ValueError, match=r"study 'a/b': a name has letters"):
+        tune.begin_or_join(where, "a/b", Plan(TWO, "random"))
+    import optuna
+
+    optuna.create_study(study_name="foreign", storage=where.database)
+    clock = iter(range(0, 1000, 5))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(ValueError, match="study 'foreign' was not made by zerocross"):
+        tune.join(where, "foreign")
+
+
+def test_database_that_is_away_for_a_moment_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    tries: list[int] = []
+
+    def call() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise StorageInternalError("restarting")
+        return "told"
+
+    assert storage.patiently(call) == "told"
+    assert len(waited) == 2
+    tries.clear()
+
+    def never() -> str:
+        tries.append(1)
+        raise StorageInternalError("gone")
+
+    with pytest.raises(StorageInternalError):
+        storage.patiently(never)
+    assert len(tries) == 5
