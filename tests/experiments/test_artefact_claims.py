@@ -117,7 +117,7 @@ WRONG: list[tuple[str, int, list[Any], Any]] = [
     ("table2", 2, ["final", "Bi-Real, two steps"], [87.1]),
     ("table2", 3, ["final", "Bi-Real, filter"], [85.0]),
     ("table3", 0, ["sample", "all_signs"], False),
-    ("table3", 0, ["sample", "ff_ratio"], [0.1, 0.1, 0.1]),
+    ("table3", 0, ["sample", "ff_ratio"], [0.0, 0.0, 0.0]),
     ("table3", 1, ["sample", "loss"], [1.0, 2.0, 3.0]),
     ("table3", 2, ["final", "top1"], 68.0),
     ("appendix", 0, ["symbolic", "elimination"], "alpha*g_1"),

@@ -36,7 +36,7 @@ def run(scale: Scale, session: Session) -> Data:
                 "age (updates)",
                 "weight",
                 [
-                    curves.curve(label, steps.tolist(), [[tap] for tap in filters.impulse_response(filt, 150)])
+                    curves.curve(label, steps.tolist(), [[tap] for tap in filters.impulse_response(filt, 150)], n=None)
                     for label, filt in taps.items()
                 ],
             )
