@@ -13,8 +13,9 @@ import pytest
 from zerocross import train
 from zerocross.experiments import fig3, fig4, fig7
 from zerocross.experiments.artefact import NotReady
+from zerocross.experiments.outputs import are_ours
 from zerocross.experiments.registry import ARTEFACTS
-from zerocross.experiments.reproduce import KIND, make, paths, refuse_strangers
+from zerocross.experiments.reproduce import KIND, make, paths
 from zerocross.experiments.session import Session
 
 Made = Callable[[str], dict[str, Any]]
@@ -152,9 +153,9 @@ def test_failed_runs_are_named_after_all_have_been_tried(tmp_path: Path, monkeyp
 
 def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
     files = paths(tmp_path, "fig5", "smoke")
-    refuse_strangers(files)
+    are_ours(files, KIND)
     files["json"].write_text(json.dumps({"kind": KIND}))
-    refuse_strangers(files)
+    are_ours(files, KIND)
     files["json"].write_text("{}")
     with pytest.raises(FileExistsError, match="in the way"):
-        refuse_strangers(files)
+        are_ours(files, KIND)

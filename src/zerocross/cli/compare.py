@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerocross.cli.train import DATA_DIR, _assignments
+from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,16 +67,17 @@ def command(
     from rich.console import Console
 
     from zerocross.experiments import compare
+    from zerocross.experiments.outputs import are_ours
 
     counts = method_seeds(methods, seeds, recipe, in_two_steps=in_two_steps)
-    changes = _assignments(set_ or []) | ({"data.validate": "true"} if validate else {})
+    changes = assignments(set_ or []) | ({"data.validate": "true"} if validate else {})
     configs = compare.configs(recipe, counts, epochs=epochs, changes=changes, in_two_steps=in_two_steps)
     total = sum(stage.epochs for stage in configs[0].stages)
     kinds = "-two-step" * in_two_steps + "-validation" * configs[0].data.validate
     out = out or Path("results") / f"compare-{recipe}-{total}epochs{kinds}"
     files = _files(out)
     console = Console(highlight=False)
-    if _replaced(files) and not quiet:
+    if are_ours(files, compare.KIND, "comparison") and not quiet:
         console.print(f"replaces the earlier comparison {_names(files)}", soft_wrap=True, markup=False)
 
     from zerocross.experiments.cache import Interrupted, run_all
@@ -127,27 +128,6 @@ def _files(out: Path) -> dict[str, Path]:
 
 def _names(files: Mapping[str, Path]) -> str:
     return ", ".join(str(path) for path in files.values())
-
-
-def _replaced(files: Mapping[str, Path]) -> bool:
-    """Whether the files are those of an earlier comparison; files of another kind are refused."""
-    import json
-
-    from zerocross.experiments.compare import KIND
-
-    there = [path for path in files.values() if path.exists()]
-    if not there:
-        return False
-    try:
-        earlier = json.loads(files["json"].read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        earlier = None
-    if not isinstance(earlier, dict) or earlier.get("kind") != KIND:
-        raise FileExistsError(
-            f"{', '.join(map(str, there))}: in the way, and not from an earlier comparison; move it, or name another "
-            "place by --out"
-        )
-    return True
 
 
 def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console) -> int:

@@ -88,10 +88,11 @@ def _all(chosen: list[Artefact], scale: Scale, session: Session, console: Consol
     from zerocross import train
     from zerocross.experiments.artefact import NotReady
     from zerocross.experiments.cache import Interrupted
-    from zerocross.experiments.reproduce import make, paths, refuse_strangers
+    from zerocross.experiments.outputs import are_ours
+    from zerocross.experiments.reproduce import KIND, make, paths
 
     for artefact in chosen:
-        refuse_strangers(paths(session.out, artefact.name, scale))
+        are_ours(paths(session.out, artefact.name, scale), KIND)
     _announce(chosen, scale, session, console)
     failed = 0
     for artefact in chosen:

@@ -91,7 +91,7 @@ def command(
         config = with_method(config, method)
     if in_two_steps:
         config = two_step(config)
-    changes = _assignments(set_ or [])
+    changes = assignments(set_ or [])
     named = {"seed": seed, "precision": precision, "compile": compile_}
     changes |= {field: str(value) for field, value in named.items() if value is not None}
     changes |= {"data.validate": "true"} if validate else {}
@@ -192,7 +192,8 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _assignments(texts: list[str]) -> dict[str, str]:
+def assignments(texts: list[str]) -> dict[str, str]:
+    """Field -> value, of the texts that --set was given."""
     pairs = {}
     for text in texts:
         field, equals, value = text.partition("=")

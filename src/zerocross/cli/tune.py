@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerocross.cli.train import DATA_DIR, _assignments
+from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
     from zerocross.data.dataset import Dataset
@@ -206,7 +206,7 @@ def _recipe(name: str, epochs: int | None, set_: list[str], seed: int) -> dict[s
 
     config = recipes.get(name).config
     config = with_epochs(config, epochs) if epochs is not None else config
-    return to_dict(changed(config, {**_assignments(set_), "seed": str(seed)}))
+    return to_dict(changed(config, {**assignments(set_), "seed": str(seed)}))
 
 
 def _search(study: Study, objective: Training, storage: str, workers: int, out: Path, *, quiet: bool) -> int:

@@ -55,8 +55,7 @@ def configs(
 def _of_method(config: Config, name: str, changes: Mapping[str, str], *, in_two_steps: bool) -> Config:
     methods.get(name)
     try:
-        if name != config.method:
-            config = with_method(config, name)
+        config = with_method(config, name)
         if in_two_steps:
             config = two_step(config)
         return assign.changed(config, changes)

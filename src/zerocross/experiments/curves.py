@@ -122,3 +122,12 @@ def percent(values: Sequence[float]) -> str:
     """Mean ± sample standard deviation (number of seeds), in per cent."""
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.2f}{spread} % (n = {len(values)})"
+
+
+def flips_and_accuracy(made: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:
+    """The two panels that most figures begin with: FF ratio over updates, accuracy over epochs."""
+    on = next(iter(made.values()))[0]["evaluated_on"]
+    return [
+        panel("Flips", "update", "FF ratio (flips per weight)", [flips(*item) for item in made.items()], log="y"),
+        panel("Accuracy", "epoch", f"{on} accuracy (%)", [accuracy(*item) for item in made.items()]),
+    ]

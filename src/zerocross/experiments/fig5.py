@@ -42,19 +42,7 @@ def run(scale: Scale, session: Session) -> Data:
     on = next(iter(made.values()))[0]["evaluated_on"]
     return {
         "panels": [
-            curves.panel(
-                "Flips",
-                "update",
-                "FF ratio (flips per weight)",
-                [curves.flips(label, group) for label, group in made.items()],
-                log="y",
-            ),
-            curves.panel(
-                "Accuracy",
-                "epoch",
-                f"{on} accuracy (%)",
-                [curves.accuracy(label, group) for label, group in made.items()],
-            ),
+            *curves.flips_and_accuracy(made),
             curves.panel(
                 "Accuracy over alpha",
                 "alpha",

@@ -33,22 +33,9 @@ def run(scale: Scale, session: Session) -> Data:
     """Train both."""
     made = session.run(groups(scale))
     final = {label: curves.final(group) for label, group in made.items()}
-    on = made[WITH][0]["evaluated_on"]
     return {
         "panels": [
-            curves.panel(
-                "Flips",
-                "update",
-                "FF ratio (flips per weight)",
-                [curves.flips(label, group) for label, group in made.items()],
-                log="y",
-            ),
-            curves.panel(
-                "Accuracy",
-                "epoch",
-                f"{on} accuracy (%)",
-                [curves.accuracy(label, group) for label, group in made.items()],
-            ),
+            *curves.flips_and_accuracy(made),
         ],
         "tables": [],
         "measured": {

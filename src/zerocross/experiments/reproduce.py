@@ -21,21 +21,6 @@ def paths(out: Path, name: str, scale: Scale) -> dict[str, Path]:
     return {kind: out / f"{name}-{scale}.{kind}" for kind in ("json", "svg", "png")}
 
 
-def refuse_strangers(files: Mapping[str, Path]) -> None:
-    """Raise FileExistsError where a file is in the way that no earlier call has written."""
-    there = [path for path in files.values() if path.exists()]
-    if not there:
-        return
-    try:
-        earlier = json.loads(files["json"].read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        earlier = None
-    if not isinstance(earlier, dict) or earlier.get("kind") != KIND:
-        raise FileExistsError(
-            f"{', '.join(map(str, there))}: in the way, and not from an earlier call; move it, or name another --out"
-        )
-
-
 def make(artefact: Artefact, scale: Scale, session: Session) -> dict[str, Any]:
     """Run an artefact, and write its JSON and pictures; an earlier version is replaced."""
     began = time.monotonic()

@@ -206,6 +206,16 @@ class BinaryOptimizer(Optimizer, ABC):
         copy_state(self, state_dict)
 
 
+def renamed(group: Group, name: str) -> Group:
+    """A param group in which the optimizer's own name for `lr` is `lr`."""
+    group = dict(group)
+    if name in group:
+        value = group.pop(name)
+        if group.setdefault("lr", value) != value:
+            raise ValueError(f"a group has {name} = {value} and lr = {group['lr']}: they are one number, give one")
+    return group
+
+
 def state_dtype(param: Tensor) -> torch.dtype:
     """At least float32: in bfloat16 an EMA of alpha = 1e-3 does not move."""
     return torch.promote_types(param.dtype, torch.float32)

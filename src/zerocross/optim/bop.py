@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
 from zerocross.optim.signs import start_signs_
 
 
@@ -72,16 +72,6 @@ def flip_against_(thetas: list[Tensor], pulls: list[Tensor], tau: float) -> None
     """theta = -theta where theta pull > tau."""
     for theta, pull in zip(thetas, pulls, strict=True):
         theta.copy_(torch.where(theta * pull > tau, -theta, theta))
-
-
-def renamed(group: Group, name: str) -> Group:
-    """A param group in which the optimizer's own name for `lr` is `lr`."""
-    group = dict(group)
-    if name in group:
-        value = group.pop(name)
-        if group.setdefault("lr", value) != value:
-            raise ValueError(f"a group has {name} = {value} and lr = {group['lr']}: they are one number, give one")
-    return group
 
 
 def check_gamma_and_tau(group: Group) -> None:

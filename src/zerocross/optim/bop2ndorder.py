@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
-from zerocross.optim.bop import check_gamma_and_tau, flip_against_, renamed
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
+from zerocross.optim.bop import check_gamma_and_tau, flip_against_
 from zerocross.optim.signs import start_signs_
 
 _EPSILON = 1e-10

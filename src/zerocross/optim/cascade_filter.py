@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
-from zerocross.optim.bop import renamed
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from zerocross.compiler import compiled
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 _LARGE_ALPHA = 0.05  # more than any sensible alpha: probably a learning rate meant for the real parameters
@@ -78,12 +78,7 @@ class GradientFilter(BinaryOptimizer):
 
     def add_param_group(self, param_group: Group) -> None:
         """Take in one more group; its discount may be called `alpha` or `lr`."""
-        group = dict(param_group)
-        if "alpha" in group:
-            alpha = group.pop("alpha")
-            if group.setdefault("lr", alpha) != alpha:
-                raise ValueError(f"a group has alpha = {alpha} and lr = {group['lr']}: they are one number, give one")
-        super().add_param_group(group)
+        super().add_param_group(renamed(param_group, "alpha"))
         self._largest_given = max(self._largest_given, float(self.param_groups[-1]["lr"]))
 
     def _check_group(self, group: Group) -> None:
