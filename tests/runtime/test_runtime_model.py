@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from zerocross.runtime.fuse import fuse, simplify
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.kernels import native
 from zerocross.runtime.model import Model
-from zerocross.runtime.team import Team, processors
+from zerocross.runtime.team import processors
 
 several = pytest.mark.skipif(processors() < 2, reason="needs two processors")
 
@@ -198,6 +199,31 @@ def test_results_do_not_depend_on_threads(name: str):
 
 
 @several
+def test_threads_that_have_fallen_asleep_are_woken():
+    builder, graph = bireal(16, "pool")
+    alone, together, x = Model(graph), Model(graph, threads=2), builder.batch(3)
+    whole = alone(x)
+    for rest in (0.0, 0.02, 0.0, 0.1):  # seconds; a thread looks out for work for about a millisecond
+        time.sleep(rest)
+        for size in (1, 3, 1):
+            np.testing.assert_array_equal(together(x[:size]), whole[:size])
+
+
+@several
+def test_threads_end_with_their_model():
+    builder, graph = bireal(16, "pool")
+    before = threading.active_count()
+    model = Model(graph, threads=2)
+    model(builder.batch(1))
+    assert threading.active_count() == before + 1
+    del model
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+@several
 def test_a_model_may_be_called_from_several_threads():
     builder, graph = bireal(16, "pool")
     model, x = Model(graph, threads=2), builder.batch(6)
@@ -230,18 +256,6 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert run_elsewhere(code) == "0\n"
-
-
-def test_an_error_in_a_thread_reaches_the_caller():
-    def fail() -> None:
-        raise OSError("in the thread")
-
-    team = Team(2)
-    with pytest.raises(OSError, match="in the thread"):
-        team.run([lambda: None, fail])
-    seen: list[int] = []
-    team.run([lambda: seen.append(1), lambda: seen.append(2)])
-    assert sorted(seen) == [1, 2]
 
 
 def test_any_array_is_taken():

@@ -9,7 +9,7 @@ import numpy as np
 from zerocross.runtime.kernels.native import load_run
 from zerocross.runtime.kernels.steps import ROWS, Kind
 from zerocross.runtime.layout import round_up, row_panels
-from zerocross.runtime.program import aligned, make_step
+from zerocross.runtime.program import aligned, make_step, new_job
 
 
 class BitMatrix:
@@ -48,10 +48,11 @@ class BitMatrix:
             real=out.ctypes.data, real_pitch=4 * width,
         )  # fmt: skip
         scratch = aligned(scratch_bytes)
-        held = step, left, base, zeros, scratch
+        job = new_job(steps=step.ctypes.data, scratch=scratch.ctypes.data)
+        held = job, step, left, base, zeros, scratch
 
         def compute() -> np.ndarray:
-            self._run(held[0].ctypes.data, 1, 0, 0, scratch.ctypes.data, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0)
+            self._run(held[0].ctypes.data, 0, 0, 0)
             return out[:rows, : self.columns]
 
         return compute

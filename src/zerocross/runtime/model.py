@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from zerocross.runtime.format import read
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.infer import check, infer
-from zerocross.runtime.kernels.native import load_run
-from zerocross.runtime.kernels.steps import STEP, Kind
+from zerocross.runtime.kernels.native import Run, load_run
+from zerocross.runtime.kernels.steps import STEP, WORK, Kind
 from zerocross.runtime.plan import make_plan
-from zerocross.runtime.program import Program, assemble
-from zerocross.runtime.team import Team, give_back_memory, give_way, processors
+from zerocross.runtime.program import Program, assemble, new_job
+from zerocross.runtime.team import Team, give_back_memory, processors
 
 CACHE_BYTES = 1 << 19  # activations of the images that a thread takes at a time: half of a common second cache
 MAX_IMAGES = 64
@@ -78,6 +77,7 @@ class Model:
             )
         self._threads = threads
         self._team = Team(threads)
+        self._ready = 0, 0  # for no batch of no process
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return the network's output for a batch.
@@ -92,7 +92,9 @@ class Model:
         y = np.empty((len(x), *self.output_size), np.float32)
         if len(x):
             with self._lock:
-                self._run(x, y)
+                if self._ready != (len(x), os.getpid()):
+                    self._prepare(len(x))
+                self._team.run(x.ctypes.data, y.ctypes.data)
         return y
 
     def step_seconds(self, x: np.ndarray, rounds: int = 50) -> list[tuple[str, float]]:
@@ -107,35 +109,19 @@ class Model:
         with self._lock:
             memory, run = self._memory_for(1), load_run(self._say, self._cache)
             for number, step in enumerate(memory.program.steps):
-                args = (
-                    memory.steps + number * STEP.itemsize, 1, memory.stages, memory.arenas[0],
-                    memory.scratches[0], x.ctypes.data, y.ctypes.data, 1, 1, x.nbytes, y.nbytes, 0, 1, 0, 0,
+                job = new_job(
+                    steps=memory.steps + number * STEP.itemsize, stages=memory.stages, arena=memory.arenas[0],
+                    scratch=memory.scratches[0],
                 )  # fmt: skip
+                args = job.ctypes.data, 0, x.ctypes.data, y.ctypes.data
                 found.append((Kind(step["kind"]).name, min(_seconds(run, args, rounds))))
         return found
 
-    def _run(self, x: np.ndarray, y: np.ndarray) -> None:
-        memory = self._memory_for(len(x))
-        run = load_run(self._say, self._cache)
-        x_at, y_at, x_bytes, y_bytes = x.ctypes.data, y.ctypes.data, x.nbytes // len(x), y.nbytes // len(y)
-
-        def job(first: int, last: int, thread: int, part: int, parts: int) -> None:
-            # Threads that share the steps of an image share its memory.
-            arena, scratch = memory.arenas[0 if parts > 1 else thread], memory.scratches[thread]
-            run(
-                memory.steps, len(memory.program.steps), memory.stages, arena, scratch,
-                x_at + first * x_bytes, y_at + first * y_bytes, last - first, memory.program.images, x_bytes, y_bytes,
-                part, parts, memory.counter_at, give_way(),
-            )  # fmt: skip
-
-        if self.threads == 1:
-            job(0, len(x), 0, 0, 1)
-        elif len(x) < self.threads:
-            memory.counter[0] = 0
-            self._team.run([partial(job, 0, len(x), thread, thread, self.threads) for thread in range(self.threads)])
-        else:
-            ends = [len(x) * thread // self.threads for thread in range(self.threads + 1)]
-            self._team.run([partial(job, *pair, thread, 0, 1) for thread, pair in enumerate(pairwise(ends))])
+    def _prepare(self, batch: int) -> None:
+        """Have the team ready for batches of a size: most often it is that of the batch before."""
+        sizes = (4 * math.prod(size) for size in (self.graph.input_size, self.output_size))
+        self._team.prepare(load_run(self._say, self._cache), self._memory_for(batch).work(batch, *sizes))
+        self._ready = batch, os.getpid()
 
     def _memory_for(self, batch: int) -> _Memory:
         """Steps and memory for a batch: made once for each number of images that a thread takes at a time."""
@@ -147,11 +133,11 @@ class Model:
         return self._memory[key]
 
 
-def _seconds(function: Any, args: tuple[Any, ...], rounds: int) -> list[float]:
+def _seconds(run: Run, args: tuple[int, int, int, int], rounds: int) -> list[float]:
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
-        function(*args)
+        run(*args)
         times.append(time.perf_counter() - began)
     return times
 
@@ -164,8 +150,23 @@ class _Memory:
         self.held = program.new_memory(threads)
         self.arenas, self.scratches = ([row.ctypes.data for row in memory] for memory in self.held)
         self.steps, self.stages = program.steps.ctypes.data, program.stages.ctypes.data
-        self.counter = np.zeros(1, np.int64)
-        self.counter_at = self.counter.ctypes.data
+
+    def work(self, batch: int, x_bytes: int, y_bytes: int) -> np.ndarray:
+        """The WORK of each thread on a batch."""
+        threads = len(self.arenas)
+        shared = batch < threads  # the threads share the steps of an image, and its memory
+        rows = []
+        for thread in range(threads):
+            first, last = (0, batch) if shared else (batch * thread // threads, batch * (thread + 1) // threads)
+            values = {
+                "steps": self.steps, "step_count": len(self.program.steps), "stages": self.stages,
+                "arena": self.arenas[0 if shared else thread], "scratch": self.scratches[thread],
+                "x": first * x_bytes, "y": first * y_bytes, "batch": last - first, "images": self.program.images,
+                "x_bytes": x_bytes, "y_bytes": y_bytes,
+                "part": thread if shared else 0, "parts": threads if shared else 1,
+            }  # fmt: skip
+            rows.append([values[name] for name in WORK])
+        return np.array(rows, np.int64)
 
 
 def load(

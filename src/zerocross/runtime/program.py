@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP
+from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP
 from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
@@ -120,6 +120,14 @@ def make_step(**fields: int) -> tuple[np.ndarray, int]:
     """A table of one step with these fields, and the bytes of scratch memory that it needs."""
     steps = np.zeros(1, STEP)
     return steps, _fill(steps[0], fields)
+
+
+def new_job(**fields: int) -> np.ndarray:
+    """A table of one job with these fields, for one image on one thread."""
+    jobs = np.zeros(1, JOB)
+    for name, value in {"step_count": 1, "batch": 1, "images": 1, "parts": 1, **fields}.items():
+        jobs[name] = value
+    return jobs
 
 
 def _fill(step: Any, fields: Mapping[str, int]) -> int:

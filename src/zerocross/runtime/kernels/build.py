@@ -9,44 +9,76 @@ import numba
 from numba import njit, types
 from numba.extending import intrinsic
 
-from zerocross.runtime.kernels.execute import OPTIONS, execute
-from zerocross.runtime.kernels.memory import meet
-from zerocross.runtime.kernels.steps import STEP
+from zerocross.runtime.kernels.execute import OPTIONS, execute, inner
+from zerocross.runtime.kernels.memory import add_atomic, ask, load_int, store_int, wait_until
+from zerocross.runtime.kernels.steps import JOB, STEP
 
 _STEP_BYTES = STEP.itemsize
-_RECORD = numba.from_dtype(STEP)
+_FOREVER = 1 << 62
+_PATIENCE = 1 << 14  # turns, about a millisecond, that a thread without work looks out for the next job
 
 
-def _step_at(typingctx: Any, address: Any) -> Any:  # noqa: ARG001 - Numba's protocol
-    def codegen(context: Any, b: Any, signature: Any, args: list[Any]) -> Any:  # noqa: ARG001
-        return b.inttoptr(args[0], context.get_value_type(_RECORD))
+def _make_record_at(dtype: Any) -> Any:
+    record = numba.from_dtype(dtype)
 
-    return _RECORD(types.int64), codegen
+    def codegen(context: Any, b: Any, signature: Any, args: list[Any]) -> Any:  # noqa: ARG001 - Numba's protocol
+        return b.inttoptr(args[0], context.get_value_type(record))
+
+    def typed(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
+        return record(types.int64), codegen
+
+    return intrinsic(typed)
 
 
-step_at: Any = intrinsic(_step_at)
+step_at, job_at = _make_record_at(STEP), _make_record_at(JOB)
 
 
-def run(
-    steps, step_count, stages, arena, scratch, x, y, batch, images, x_bytes, y_bytes, part, parts, counter,
-    give_way,
-):  # fmt: skip
-    """Run a program over a batch, `images` images at a time; or one of `parts` equal shares of every step of it.
-
-    Addresses and sizes are integers. `counter` is the address of an int64 that is 0 at the start: threads that share
-    steps meet there after each of them; `give_way` as in `meet`.
-    """
+@inner
+def _do(job: Any, x: int, y: int) -> None:
+    """Run a program over a batch, `images` images at a time; or a share of every step of it."""
     met = 0
-    for start in range(0, batch, images):
-        count = min(images, batch - start)
-        for number in range(step_count):
-            execute(
-                step_at(steps + number * _STEP_BYTES), count, stages, arena, scratch, x + start * x_bytes,
-                y + start * y_bytes, part, parts,
-            )  # fmt: skip
-            if parts > 1:
-                met += parts
-                meet(counter, met, give_way)
+    for start in range(0, job.batch, job.images):
+        count = min(job.images, job.batch - start)
+        x_at, y_at = x + job.x + start * job.x_bytes, y + job.y + start * job.y_bytes
+        for number in range(job.step_count):
+            step = step_at(job.steps + number * _STEP_BYTES)
+            execute(step, count, job.stages, job.arena, job.scratch, x_at, y_at, job.part, job.parts)
+            if job.parts > 1:  # threads that share steps meet after each of them
+                met += job.parts
+                add_atomic(job.counter, 1)
+                wait_until(job.counter, met, _FOREVER, job.give_way)
+
+
+def run(address, serving, x, y):
+    """Call out to the others and do the job at an address, a record of JOB; return when all have done theirs.
+
+    Serving, wait to be called and do what the record then says, again and again; return if nobody calls for a while, or
+    if this thread is on the caller's processor, where the two would be in each other's way. `x` and `y` are where input
+    and output begin; those who serve hear of it from the caller.
+    """
+    job = job_at(address)
+    turn = 0
+    if not serving and job.others > 0:
+        store_int(job.counter, 0)
+        store_int(job.caller, ask(job.get_processor) if job.get_processor else 0)
+        store_int(job.caller + 8, x)
+        store_int(job.caller + 16, y)
+        turn = add_atomic(job.called, 1)
+    while True:
+        if serving:
+            if not wait_until(job.called, job.seen + 1, _PATIENCE, job.give_way):
+                return
+            job.seen += 1
+            x, y = load_int(job.caller + 8), load_int(job.caller + 16)
+        _do(job, x, y)
+        if not serving:
+            break
+        crowded = job.get_processor and ask(job.get_processor) == load_int(job.caller)
+        add_atomic(job.done, 1)
+        if crowded:
+            return
+    if job.others > 0:
+        wait_until(job.done, turn * job.others, _FOREVER, job.give_way)
 
 
 def compile_run(symbol: str, machine: llvm.TargetMachine) -> bytes:

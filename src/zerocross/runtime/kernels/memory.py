@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
-SPINS = 1 << 11  # turns that `meet` waits, some tens of microseconds, before it gives way; a power of 2
+SPINS = 1 << 8  # turns that `wait_until` waits, some microseconds, before it gives way; a power of 2
 COPY_BYTES = 32  # `copy` reads and writes whole multiples of it: leave as much room behind source and target
 
 
@@ -60,38 +60,63 @@ def _copy(typingctx: Any, target: Any, source: Any, size: Any) -> Any:  # noqa: 
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-def _meet(typingctx: Any, counter: Any, target: Any, give_way: Any) -> Any:  # noqa: ARG001
+def _add_atomic(typingctx: Any, address: Any, number: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
-        counter, target, give_way = args
-        counter = b.inttoptr(counter, v.I64.as_pointer())
-        b.atomic_rmw("add", counter, v.I64(1), "seq_cst")
+        before = b.atomic_rmw("add", b.inttoptr(args[0], v.I64.as_pointer()), args[1], "seq_cst")
+        return b.add(before, args[1])
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+def _wait_until(typingctx: Any, address: Any, target: Any, patience: Any, give_way: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        address, target, patience, give_way = args
+        address = b.inttoptr(address, v.I64.as_pointer())
         before = b.block
-        wait, spin, after = (b.append_basic_block(name) for name in ("wait", "spin", "met"))
-        b.branch(wait)
-        b.position_at_end(wait)
+        look, wait, spin, after = (b.append_basic_block(name) for name in ("look", "wait", "spin", "after"))
+        b.branch(look)
+        b.position_at_end(look)
         turns = b.phi(v.I64)
         turns.add_incoming(v.I64(1), before)
-        b.cbranch(b.icmp_signed(">=", b.load_atomic(counter, "seq_cst", 8), target), after, spin)
+        reached = b.icmp_signed(">=", b.load_atomic(address, "seq_cst", 8), target)
+        b.cbranch(reached, after, wait)
+        b.position_at_end(wait)
+        b.cbranch(b.icmp_signed("<", turns, patience), spin, after)
         b.position_at_end(spin)
         if "x86" in b.module.triple:
             v.call(b, "llvm.x86.sse2.pause", ir.VoidType())
-        patience = b.icmp_signed("==", b.and_(turns, v.I64(SPINS - 1)), v.I64(0))
-        with b.if_then(b.and_(patience, b.icmp_signed("!=", give_way, v.I64(0)))):
+        long = b.icmp_signed("==", b.and_(turns, v.I64(SPINS - 1)), v.I64(0))
+        with b.if_then(b.and_(long, b.icmp_signed("!=", give_way, v.I64(0)))):
             function = ir.FunctionType(ir.IntType(32), [])
             b.call(b.inttoptr(give_way, function.as_pointer()), [])
         turns.add_incoming(b.add(turns, v.I64(1)), b.block)
-        b.branch(wait)
+        b.branch(look)
         b.position_at_end(after)
-        return context.get_dummy_value()
+        return b.zext(reached, v.I64)
 
-    return types.void(types.int64, types.int64, types.int64), codegen
+    return types.int64(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+def _ask(typingctx: Any, function: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        function = ir.FunctionType(ir.IntType(32), [])
+        return b.sext(b.call(b.inttoptr(args[0], function.as_pointer()), []), v.I64)
+
+    return types.int64(types.int64), codegen
 
 
 copy: Any = intrinsic(_copy)
 """copy(target, source, size): in pieces of COPY_BYTES, so that a few more are read and written behind them."""
 
-meet: Any = intrinsic(_meet)
-"""meet(counter, target, give_way): add one to the counter at an address, and wait until it has reached `target`.
+add_atomic: Any = intrinsic(_add_atomic)
+"""add_atomic(address, number): add to the int64 at an address; what it is then."""
 
-Now and then the function at the address `give_way` is called (0: none), for others who need the processor.
+wait_until: Any = intrinsic(_wait_until)
+"""wait_until(address, target, patience, give_way): wait until the int64 at an address has reached `target`.
+
+1 if it has, 0 if it had not after `patience` turns. Now and then the function at the address `give_way` is called (0:
+none), for others who need the processor.
 """
+
+ask: Any = intrinsic(_ask)
+"""ask(function): what the C function at an address returns, an int of nothing."""

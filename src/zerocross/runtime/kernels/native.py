@@ -19,14 +19,15 @@ import llvmlite.binding as llvm
 
 from zerocross.files import write_whole
 
-ARGUMENTS = 15  # of `zerocross.runtime.kernels.build.run`
+Run = Callable[[int, int, int, int], object]  # the address of a job, whether to serve (0 or 1), and of x and y
+
 _SYMBOL = "zerocross_run"
 _lock = threading.Lock()
-_loaded: list[tuple[Callable[..., None], Any]] = []  # the function, and what keeps its code in memory
+_loaded: list[tuple[Run, Any]] = []  # the function, and what keeps its code in memory
 
 
-def load_run(say: Callable[[str], object], cache: Path | None = None) -> Callable[..., None]:
-    """Return the compiled `run`; the first call of a process loads it, or has it compiled.
+def load_run(say: Callable[[str], object], cache: Path | None = None) -> Run:
+    """Return the compiled `zerocross.runtime.kernels.build.run`; the first call of a process loads or compiles it.
 
     Args:
         say: told that compiling is going on, and how long it took.
@@ -105,12 +106,12 @@ def _machine() -> llvm.TargetMachine:
     )
 
 
-def _link(code: bytes) -> tuple[Callable[..., None], Any]:
+def _link(code: bytes) -> tuple[Run, Any]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     # Numba's convention: where a result (None) and an exception (never) go, then the arguments.
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * ARGUMENTS)
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 4)
     native = function(engine.get_function_address(_SYMBOL))
     result, exception = ctypes.c_void_p(), ctypes.c_void_p()
     return functools.partial(native, ctypes.addressof(result), ctypes.addressof(exception)), (engine, result, exception)

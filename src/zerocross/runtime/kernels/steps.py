@@ -91,3 +91,28 @@ _FIELDS = (
 
 STEP = np.dtype([(name, np.int64) for name in _FIELDS])
 """One step, as a record."""
+
+WORK = (
+    # The program; memory of the thread's own, or shared where the thread does a part of each step.
+    "steps", "step_count", "stages", "arena", "scratch",
+    # The thread's first image, in bytes from the start of the input and the output; how many images it has, and how
+    # many the arena holds; their bytes.
+    "x", "y", "batch", "images", "x_bytes", "y_bytes",
+    # Which of how many equal shares of every step.
+    "part", "parts",
+)  # fmt: skip
+"""What to do: the first fields of a job."""
+
+_TEAM = (
+    # Addresses of what counts the threads that have done a step, the jobs that were called out, and those that the
+    # other threads have done; where the caller says on which processor it is, and where input and output begin.
+    "counter", "called", "done", "caller",
+    # How many others there are (0 for the others themselves); how many jobs this thread has seen; addresses of the
+    # system's functions that give way to others, and that tell the processor (0: there is none).
+    "others", "seen", "give_way", "get_processor",
+    # Nothing: what two threads write must not lie in the same line of the cache, nor in two that are fetched in pairs.
+    *(f"unused{number}" for number in range(11)),
+)  # fmt: skip
+
+JOB = np.dtype([(name, np.int64) for name in WORK + _TEAM])
+"""What one thread has to do, and how it hears of it, as a record."""
