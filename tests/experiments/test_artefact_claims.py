@@ -28,6 +28,11 @@ def order(alpha: float, changes: tuple[float, float, float], noise: tuple[float,
     }
 
 
+def about(mean: float, by: float = 0.5) -> dict[str, Any]:
+    """An estimate with its interval."""
+    return {"mean": mean, "low": mean - by, "high": mean + by, "n": 10}
+
+
 PAIR = {"lr": "lr 16", "start": "start 1", "ff_difference": 0.0, "top1_difference": 0.0, "updates_counted": 9}
 # Figures under which every claim holds.
 GOOD: dict[str, dict[str, Any]] = {
@@ -79,7 +84,24 @@ GOOD: dict[str, dict[str, Any]] = {
         "sample": {"all_signs": True, "binary_weights": 10, "loss": [3.0, 2.0, 1.0], "ff_ratio": [0.5, 0.1, 0.0]},
         "final": {"top1": 69.7, "top5": 88.9},
     },
-    "fig8": {},
+    "fig8": {
+        "sampler": "botorch",
+        "trials": 25,
+        "after": {
+            "botorch": {
+                "10": {"filter": about(93.0), "latent": about(91.0), "difference": about(2.0)},
+                "25": {"filter": about(94.0), "latent": about(94.2), "difference": about(-0.2)},
+            }
+        },
+        "needed": {
+            "all": {
+                "botorch": {
+                    "filter": {**about(5.0), "never": 0}, "latent": {**about(14.0), "never": 2},
+                    "difference": about(9.0),
+                }
+            }
+        },
+    },
     "appendix": {
         "symbolic": {"elimination": "0", "transfer_functions": "0"},
         "numeric": [{"alpha": 1e-3, "gamma": 0.1, "updates": 100, "difference": 1e-13, "differ": 0}],
@@ -120,6 +142,10 @@ WRONG: list[tuple[str, int, list[Any], Any]] = [
     ("table3", 0, ["sample", "ff_ratio"], [0.0, 0.0, 0.0]),
     ("table3", 1, ["sample", "loss"], [1.0, 2.0, 3.0]),
     ("table3", 2, ["final", "top1"], 68.0),
+    ("fig8", 0, ["after", "botorch", "10", "difference"], about(2.0, by=2.1)),  # 0 is not excluded
+    ("fig8", 1, ["needed", "all", "botorch", "difference"], about(9.0, by=9.5)),
+    ("fig8", 2, ["after", "botorch", "25", "difference"], about(0.6)),  # may be more than a point
+    ("fig8", 2, ["after", "botorch", "25", "difference"], about(-0.6)),
     ("appendix", 0, ["symbolic", "elimination"], "alpha*g_1"),
     ("appendix", 1, ["numeric", 0, "difference"], 1e-3),
     ("appendix", 1, ["numeric", 0, "differ"], 1),

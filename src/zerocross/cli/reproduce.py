@@ -76,9 +76,7 @@ def _list(console: Console) -> None:
     for column in ("name", "claims that are checked"):
         table.add_column(column)
     for artefact in ARTEFACTS.values():
-        claims = (
-            "\n".join(f"- {claim.sentence}" for claim in artefact.claims) or "- its search comes from zerocross tune"
-        )
+        claims = "\n".join(f"- {claim.sentence}" for claim in artefact.claims)
         table.add_row(artefact.name, f"[bold]{artefact.title}[/bold]\n{claims}")
     console.print(table)
 
@@ -132,11 +130,8 @@ def _announce(chosen: list[Artefact], scale: Scale, session: Session, console: C
     cost = estimate(list(configs.values()), session)
     names = ", ".join(artefact.name for artefact in chosen)
     time = f", about {duration(cost.seconds)} for the others on this machine's CPU" if cost.runs > cost.there else ""
-    console.print(
-        f"{names} at scale {scale}: {cost.runs} runs in {session.results}, {cost.there} there already{time}",
-        soft_wrap=True,
-        markup=False,
-    )
+    runs = f": {cost.runs} runs in {session.results}, {cost.there} there already{time}" if configs else ""
+    console.print(f"{names} at scale {scale}{runs}", soft_wrap=True, markup=False)
 
 
 def _verdicts(document: dict[str, Any], console: Console) -> None:

@@ -8,7 +8,6 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +16,8 @@ import typer
 from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
-    from zerocross.data.dataset import Dataset
-    from zerocross.train import Config
-    from zerocross.tune import Outcome, Report, Study
-    from zerocross.tune.space import Settings
+    from zerocross.experiments.objective import Training
+    from zerocross.tune import Outcome, Plan, Study
 
 STORAGE = "sqlite:///runs/tune.db"
 
@@ -98,90 +95,20 @@ def command(
     where = str(data_dir.resolve()) if data_dir else None
     if resume is not None:
         joined = tune.join(tune.connect(storage, create=False), resume)
-        objective = Training(joined.plan.about, where, prune=joined.plan.prune)
+        objective = _objective(joined.plan, where)
     else:
         if recipe is None:
             raise ValueError("which recipe? For instance: zerocross tune audiomnist-mlp --space filter")
         name = study or f"{Path(recipe).stem}-{Path(space or 'filter').stem}-{sampler or 'botorch'}-seed{seed or 0}"
         about = _recipe(recipe, epochs, set_ or [], seed or 0)
         plan = tune.Plan(_space(space or "filter"), sampler or "botorch", seed or 0, prune, {"config": about})
-        objective = Training(plan.about, where, prune=prune)
+        objective = _objective(plan, where)
         objective.check(plan.space)
         joined = tune.begin_or_join(tune.connect(storage), name, plan)
         trials = trials or 25
     if trials is not None:
         tune.extend(joined, trials)
     return _search(joined, objective, storage, workers, out, quiet=quiet)
-
-
-class Training:
-    """The objective: train as a config says with a trial's settings; the value is validation accuracy in percent.
-
-    Args:
-        about: {"config": the recipe's config}.
-        data_dir: Where the datasets are.
-        prune: Whether to report after each epoch.
-    """
-
-    def __init__(self, about: Mapping[str, Any], data_dir: str | None, *, prune: bool) -> None:
-        from zerocross.train import Place, from_dict
-
-        self.base = from_dict(about["config"])
-        self.place = Place(data_dir)
-        self.prune = prune
-        self._loaded: tuple[Any, Dataset] | None = None
-
-    def __call__(self, settings: Settings, report: Report) -> float:
-        """Train once."""
-        from zerocross import train
-        from zerocross.train.task import load_teacher
-
-        config = self.searched(settings)
-        dataset = self.data(config)
-        teacher = load_teacher(config.task, dataset, lambda run: train.load_model(run, self.place, dataset)[0])
-        last = sum(stage.epochs for stage in config.stages)
-        watch: dict[str, Any] = {}
-        if self.prune:  # what has come to its end is not cut any more
-            watch["on_epoch"] = lambda done, scores: report(done, scores["top1"]) if done < last else None
-        try:
-            return train.fit(config, dataset, teacher=teacher, show=False, **watch).scores["top1"]
-        except train.Stopped as stopped:
-            raise SystemExit(stopped.exit_code) from stopped  # the trial is given back
-        except train.RunError:  # training has diverged: as bad as settings can be
-            return 0.0
-
-    def check(self, space: Any) -> None:
-        """Refuse a space that a run would refuse, before there is a study."""
-        from zerocross.train.build import check
-
-        for settings in space.probes():
-            try:
-                config = self.searched(settings)
-                check(config, self.data(config), 1)
-            except ValueError as wrong:
-                raise ValueError(f"this space does not fit the recipe: {str(wrong).removeprefix('--set ')}") from wrong
-
-    def searched(self, settings: Settings) -> Config:
-        """The config of a trial: a part of the training data is held out, and evaluated on."""
-        return applied(self.base, {**settings, "data.validate": True})
-
-    def data(self, config: Config) -> Dataset:
-        """The data of a trial, read once for all that share them."""
-        from zerocross.train import load_data
-
-        if self._loaded is None or self._loaded[0] != config.data:
-            self._loaded = (config.data, load_data(config, self.place))
-        return self._loaded[1]
-
-
-def applied(config: Config, settings: Settings) -> Config:
-    """A config with a trial's settings; naming the method that it has changes nothing."""
-    from zerocross.train import changed
-
-    texts = {name: "none" if value is None else str(value) for name, value in settings.items()}
-    if texts.get("method") == config.method:
-        del texts["method"]
-    return changed(config, texts)
 
 
 def _need_packages() -> None:
@@ -192,6 +119,13 @@ def _need_packages() -> None:
     del optuna
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
+
+
+def _objective(plan: Plan, data_dir: str | None) -> Training:
+    from zerocross.experiments.objective import Reader, Training
+    from zerocross.train import Place, from_dict
+
+    return Training(from_dict(plan.about["config"]), Reader(Place(data_dir)), prune=plan.prune)
 
 
 def _space(name: str) -> Any:
@@ -227,7 +161,7 @@ def _search(study: Study, objective: Training, storage: str, workers: int, out: 
             with stoppable():
                 _work(study, objective, quiet=quiet)
         else:
-            args = (study.name, storage, objective.place.data_dir, quiet)
+            args = (study.name, storage, objective.read.place.data_dir, quiet)
             errors = [str(ended) for ended in run(workers, _join_and_work, *args) if ended.code]
         after = history.read(study.load())
     except (KeyboardInterrupt, SystemExit) as stopped:
@@ -254,7 +188,7 @@ def _join_and_work(name: str, storage: str, data_dir: str | None, quiet: bool) -
 
     _need_packages()
     study = tune.join(tune.connect(storage, create=False), name)
-    _work(study, Training(study.plan.about, data_dir, prune=study.plan.prune), quiet=quiet)
+    _work(study, _objective(study.plan, data_dir), quiet=quiet)
 
 
 def _work(study: Study, objective: Training, *, quiet: bool) -> None:
@@ -287,6 +221,7 @@ def _write_best(study: Study, best: Outcome, out: Path) -> Path:
     """The best settings as a recipe file: a config that evaluates on test data, as the recipe does."""
     import dataclasses
 
+    from zerocross.experiments.objective import applied
     from zerocross.files import write_text
     from zerocross.train import from_dict, to_dict
 

@@ -15,7 +15,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", ":")
 MARKERS = "osD^v<>P*X"
 INK, MUTED = "#222222", "#777777"
-_LOOK: dict[Any, Any] = {
+LOOK: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10.5,
     "axes.grid": True,
@@ -37,7 +37,7 @@ def draw(data: Mapping[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     panels, tables = data.get("panels", []), data.get("tables", [])
-    with mpl.rc_context(_LOOK):
+    with mpl.rc_context(LOOK):
         if panels:
             columns = min(len(panels), 3 if len(panels) != 4 else 2)
             rows = -(-len(panels) // columns)
