@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench report clean
+.PHONY: demo test test-slow lint bench lce report clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -21,6 +21,9 @@ lint: $(READY)
 bench: $(READY)                ## timings, each beside its rival in the same run
 	$(BIN)/zerocross bench optimizer
 	$(BIN)/zerocross bench train
+
+lce:                           ## an environment with Larq Compute Engine, for zerocross bench inference --lce
+	PYTHON=$(PYTHON) .ci/lce $(VENV)/lce
 
 report: $(READY)               ## results/ as one page: docs/report.html
 	$(BIN)/zerocross report

@@ -40,6 +40,8 @@ ARROWS = {
         "train",
         "deploy",
         "runtime",
+        "tune",
+        "experiments",
     },
     "cli": {
         "files",

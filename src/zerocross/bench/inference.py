@@ -1,4 +1,4 @@
-"""Packed networks beside PyTorch and ONNX Runtime in one run: one layer, whole networks, one thread and two."""
+"""Packed networks beside PyTorch, ONNX Runtime and Larq Compute Engine: one layer, whole networks, 1 thread and 2."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import logging
 import os
 import statistics
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,17 @@ from torch import Tensor, nn
 
 from zerocross import compiler, models
 from zerocross.bench.inference_footprint import Footprints, measure_footprints
+from zerocross.bench.inference_layer import LayerTimes, measure_layer
+from zerocross.bench.inference_lce import NETWORKS, SETTING, THREADS, LarqComputeEngine
 from zerocross.bench.inference_limit import LimitTimes, measure_limit
+from zerocross.bench.inference_turns import Contender, in_turn, timed
 from zerocross.deploy import pack
 from zerocross.models.registry import MODELS
-from zerocross.nn import BinaryConv2d, sign
 from zerocross.runtime.model import Model
 
 CASES = (("birealnet20", 1), ("birealnet20", 256), ("birealnet18", 1), ("reactnet_a", 1))
 TARGET_NETWORK = {"birealnet20": 4.0, "birealnet18": 5.0, "reactnet_a": 3.0}  # x compiled float PyTorch, one thread
+TARGET_LCE = {"birealnet18": 4.0}  # x Larq Compute Engine, one thread
 TARGET_LAYER = 6.0  # x PyTorch's float convolution alone
 TARGET_THREADS = 1.7  # two threads over one
 TARGET_SHARE = 0.70  # of the popcount limit, by the product of bit matrices
@@ -35,6 +38,7 @@ TARGET_MEMORY = 0.25  # of what PyTorch takes above its imports
 
 LABELS = {
     "zerocross": "zerocross, packed",
+    "lce": "Larq Compute Engine",
     "eager": "PyTorch, eager",
     "compiled": "PyTorch, compiled",
     "twin-eager": "full-precision twin, eager",
@@ -80,19 +84,6 @@ class NetworkTimes:
 
 
 @dataclass(frozen=True)
-class LayerTimes:
-    """A 256 -> 256 3 x 3 layer at 14 x 14, with batch norm, shortcut, sign, packing; PyTorch's convolution alone."""
-
-    ours: float
-    convolution: float
-
-    @property
-    def speedup(self) -> float:
-        """Fastest over fastest."""
-        return self.convolution / self.ours
-
-
-@dataclass(frozen=True)
 class InferenceTimes:
     """All that one run measured."""
 
@@ -102,6 +93,7 @@ class InferenceTimes:
     layer: LayerTimes
     networks: list[NetworkTimes]
     footprints: Footprints | None
+    lce: dict[str, str] | None = None  # versions of its packages, where it took part
 
     def claims(self) -> list[Claim]:
         """The promises, with the medians of this run."""
@@ -116,6 +108,9 @@ class InferenceTimes:
             if run.threads == 1 and speedup is not None and run.model in TARGET_NETWORK:
                 text = f"{what}, one thread, x compiled float PyTorch"
                 found.append(Claim(text, speedup, TARGET_NETWORK[run.model]))
+            if run.threads == 1 and "lce" in run.seconds and run.model in TARGET_LCE:
+                ratio = run.median("lce") / run.median("zerocross")
+                found.append(Claim(f"{what}, one thread, x Larq Compute Engine", ratio, TARGET_LCE[run.model]))
             if run.threads == 2 and (run.model, run.batch) in alone:
                 gain = alone[run.model, run.batch].median("zerocross") / run.median("zerocross")
                 found.append(Claim(f"{what}, two threads, x one", gain, TARGET_THREADS))
@@ -140,8 +135,9 @@ class InferenceTimes:
             "rounds": self.rounds,
             "load": list(self.load),
             "popcount_limit": {"gmacs": self.limit.limit, "products": products, "share": self.limit.share},
-            "layer_ms": {"zerocross": 1e3 * self.layer.ours, "convolution": 1e3 * self.layer.convolution},
+            "layer_ms": self.layer.milliseconds(),
             "networks": networks,
+            "lce": None if self.lce is None else {"versions": self.lce, **SETTING},
             "footprints": None if self.footprints is None else self.footprints.as_dict(),
             "claims": [asdict(claim) | {"met": claim.met} for claim in self.claims()],
         }
@@ -154,6 +150,7 @@ def measure(
     *,
     compile_: bool = True,
     footprint: str | None = "birealnet18",
+    lce: str | Path | None = None,
     say: Callable[[str], object] = str,
 ) -> InferenceTimes:
     """Measure everything; contenders take turns, so that whatever else the machine does hits all of them.
@@ -164,64 +161,42 @@ def measure(
         threads: how many threads to measure with, one after the other.
         compile_: False leaves out compiled PyTorch and ONNX Runtime (a quick look, or where there is no compiler).
         footprint: a model whose memory and time to the first prediction are measured, or None.
+        lce: the python of an environment that has Larq Compute Engine, or None to leave that out.
         say: told what is going on.
     """
     if rounds < 1:
         raise ValueError(f"rounds = {rounds}: it must be at least 1")
     before, load = torch.get_num_threads(), _load()
-    try:
-        say("the popcount limit, and products of bit matrices")
-        limit = measure_limit(max(20, 4 * rounds))
-        say("one layer")
-        layer = measure_layer(max(20, 4 * rounds))
-        networks = []
-        for model, batch in cases:
-            for count in threads:
-                plural = "s" if count > 1 else ""
-                say(f"{model}, batch {batch}, {count} thread{plural}")
-                networks.append(measure_network(model, batch, count, rounds, compile_=compile_))
-    finally:
-        torch.set_num_threads(before)
+    with LarqComputeEngine(lce) if lce else nullcontext() as engine:
+        try:
+            say("the popcount limit, and products of bit matrices")
+            limit = measure_limit(max(20, 4 * rounds))
+            say("one layer")
+            layer = measure_layer(max(20, 4 * rounds), engine)
+            networks = []
+            for model, batch in cases:
+                for count in threads:
+                    plural = "s" if count > 1 else ""
+                    say(f"{model}, batch {batch}, {count} thread{plural}")
+                    networks.append(measure_network(model, batch, count, rounds, compile_=compile_, lce=engine))
+        finally:
+            torch.set_num_threads(before)
     if footprint:
         say(f"memory and time to the first prediction of {footprint}, in processes of their own")
     footprints = measure_footprints(footprint) if footprint else None
-    return InferenceTimes(rounds, (load, _load()), limit, layer, networks, footprints)
+    versions = engine.versions if engine else None
+    return InferenceTimes(rounds, (load, _load()), limit, layer, networks, footprints, versions)
 
 
-def measure_layer(rounds: int = 100, channels: int = 256, size: int = 14) -> LayerTimes:
-    """Time a fused binary layer inside a network, and PyTorch's float convolution of the same size, on one thread."""
-    torch.set_num_threads(1)
-    model = Model(pack(_TwoLayers(channels), (channels, size, size)).graph)
-    x = torch.randn(1, channels, size, size)
-    weight = torch.randn(channels, channels, 3, 3)
-    times, convolutions = [], []
-    with torch.inference_mode():
-        for layout in (torch.contiguous_format, torch.channels_last):
-            given, its_weight = x.to(memory_format=layout), weight.to(memory_format=layout)
-            for _ in range(rounds):
-                began = time.perf_counter()
-                torch.conv2d(given, its_weight, padding=1)
-                convolutions.append(time.perf_counter() - began)
-            steps = [seconds for kind, seconds in model.step_seconds(x.numpy(), rounds) if kind == "BINARY"]
-            times.append(steps[0])
-    return LayerTimes(min(times), min(convolutions))
-
-
-class _TwoLayers(nn.Module):
-    """Two binary layers: the first stores what the second needs, its values and their signs."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.convs = nn.ModuleList(BinaryConv2d(channels, channels, 3, padding=1) for _ in range(2))
-        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = norm(conv(sign(x))) + x
-        return x
-
-
-def measure_network(name: str, batch: int, threads: int, rounds: int, *, compile_: bool = True) -> NetworkTimes:
+def measure_network(
+    name: str,
+    batch: int,
+    threads: int,
+    rounds: int,
+    *,
+    compile_: bool = True,
+    lce: LarqComputeEngine | None = None,
+) -> NetworkTimes:
     """Time a network of the registry in all its forms on the same input, in turn.
 
     Args:
@@ -230,6 +205,7 @@ def measure_network(name: str, batch: int, threads: int, rounds: int, *, compile
         threads: of every contender.
         rounds: timed calls of each.
         compile_: whether compiled PyTorch and, where it is installed, ONNX Runtime take part.
+        lce: takes part where it knows the network, with one image.
     """
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -251,23 +227,15 @@ def measure_network(name: str, batch: int, threads: int, rounds: int, *, compile
         session = _onnx_session(twin, x, threads) if compile_ else None
         if session is not None:
             contenders["twin-onnx"] = lambda: session(array)
-        for call in contenders.values():
-            call()
-        seconds = _in_turn(contenders, rounds)
+        turns: dict[str, Contender] = {key: timed(call) for key, call in contenders.items()}
+        if lce is not None and batch == 1 and name in NETWORKS and threads in THREADS:
+            turns["lce"] = lce.build(name, network, size, threads)
+        for contender in turns.values():
+            contender(1)
+        seconds = in_turn(turns, rounds)
         difference = float(np.abs(packed(array) - network(x).numpy()).max())
     order = [key for key in LABELS if key in seconds]
     return NetworkTimes(name, batch, threads, {key: seconds[key] for key in order}, difference)
-
-
-def _in_turn(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {key: [] for key in contenders}
-    for _ in range(rounds):
-        for key, call in contenders.items():
-            call()  # the others have emptied the caches
-            began = time.perf_counter()
-            call()
-            seconds[key].append(time.perf_counter() - began)
-    return seconds
 
 
 def _onnx_session(model: nn.Module, x: Tensor, threads: int) -> Callable[[np.ndarray], Any] | None:

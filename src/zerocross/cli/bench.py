@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerocross.cli import bench_inference, bench_train
+from zerocross.cli import bench_inference, bench_train, bench_tune
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +20,7 @@ _QUICK = [(8, 8, 3, 3), (8, 8, 1, 1), (16, 8)]
 _HEADER = ("step", "median\nms", "fastest\nms", "x SGD\nfused", "x SGD\nforeach", "state\nbytes", "temp.\nbytes")
 app.command("train")(bench_train.command)
 app.command("inference")(bench_inference.command)
+app.command("tune")(bench_tune.command)
 
 
 @app.command()

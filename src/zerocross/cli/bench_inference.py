@@ -1,4 +1,4 @@
-"""`zerocross bench inference`: packed networks beside PyTorch and ONNX Runtime."""
+"""`zerocross bench inference`: packed networks beside PyTorch, ONNX Runtime and Larq Compute Engine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ def command(
     no_compile: Annotated[
         bool, typer.Option("--no-compile", help="Neither compiled PyTorch nor ONNX Runtime.")
     ] = False,
+    lce: Annotated[
+        str | None,
+        typer.Option(metavar="PYTHON", help="A python that has Larq Compute Engine (`make lce` sets one up)."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One small network, nothing compiled: a try-out.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Write the figures here, too, e.g. results/bench_inference.json.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Time packed networks beside float PyTorch (eager, compiled) and, where it is installed, ONNX Runtime.
+    """Time packed networks beside float PyTorch (eager, compiled), ONNX Runtime and Larq Compute Engine if it is given.
 
     Also: the share of the processor's popcount limit, one layer by itself, memory, and time to the first prediction.
     Contenders take turns, so that whatever else the machine does hits all of them. Compiling takes minutes.
@@ -45,7 +49,10 @@ def command(
     say = Console(stderr=True, highlight=False, markup=False).print
     cases = CASES[:1] if quick else CASES
     footprint = None if quick else "birealnet18"
-    times = measure(cases, rounds, threads, compile_=not (quick or no_compile), footprint=footprint, say=say)
+    if lce is None:
+        say("Larq Compute Engine is left out: --lce PYTHON names an environment that has it (`make lce` sets one up).")
+    compile_ = not (quick or no_compile)
+    times = measure(cases, rounds, threads, compile_=compile_, footprint=footprint, lce=lce, say=say)
     _print(console, times)
     if out is not None:
         write_json(out, {**times.as_dict(), "provenance": provenance()})
@@ -58,9 +65,10 @@ def _print(console: Console, times: InferenceTimes) -> None:
     limit, layer, prints = times.limit, times.layer, times.footprints
     rates = ", ".join(f"{rate:.0f}" for rate in limit.products.values())
     console.print(f"Products of bits, one thread: limit {limit.limit:.0f} GMAC/s in registers; matrices {rates}.")
+    larq = "" if layer.lce is None else f"Larq Compute Engine's layer {1e3 * layer.lce:.3f} ms; "
     console.print(
         f"256 -> 256 3 x 3 layer at 14 x 14: {1e3 * layer.ours:.3f} ms with batch norm, shortcut, sign and packing; "
-        f"PyTorch's float convolution alone {1e3 * layer.convolution:.3f} ms.",
+        f"{larq}PyTorch's float convolution alone {1e3 * layer.convolution:.3f} ms.",
         soft_wrap=True,
     )
     for run in times.networks:

@@ -1,0 +1,84 @@
+"""One binary layer by itself: 256 -> 256, 3 x 3, at 14 x 14, with batch norm, shortcut, sign and packing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from zerocross.bench.inference_lce import LarqComputeEngine
+from zerocross.bench.inference_turns import in_turn
+from zerocross.deploy import pack
+from zerocross.nn import BinaryConv2d, sign
+from zerocross.runtime.model import Model
+
+CHANNELS, SIZE = 256, 14
+_MANY = 5  # layers of the longer of two chains
+
+
+@dataclass(frozen=True)
+class LayerTimes:
+    """Seconds, on one thread, of a binary layer, of PyTorch's float convolution alone, and of LCE's layer if asked."""
+
+    ours: float
+    convolution: float
+    lce: float | None = None
+
+    @property
+    def speedup(self) -> float:
+        """Fastest over fastest."""
+        return self.convolution / self.ours
+
+    def milliseconds(self) -> dict[str, float]:
+        """The same in plain values for a file."""
+        found = {"zerocross": self.ours, "convolution": self.convolution, "lce": self.lce}
+        return {key: 1e3 * seconds for key, seconds in found.items() if seconds is not None}
+
+
+class _Chain(nn.Module):
+    """Binary layers: each but the last stores what the next one needs, its values and their signs."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(BinaryConv2d(CHANNELS, CHANNELS, 3, padding=1) for _ in range(depth))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(CHANNELS) for _ in range(depth))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = norm(conv(sign(x))) + x
+        return x
+
+
+def measure_layer(rounds: int = 100, lce: LarqComputeEngine | None = None) -> LayerTimes:
+    """Time a fused binary layer inside a network, and its rivals, on one thread.
+
+    Args:
+        rounds: of each, >= 1; the fastest counts.
+        lce: where its layer is to be timed, too.
+    """
+    torch.set_num_threads(1)
+    size = (CHANNELS, SIZE, SIZE)
+    model = Model(pack(_Chain(2), size).graph)
+    x = torch.randn(1, *size)
+    weight = torch.randn(CHANNELS, CHANNELS, 3, 3)
+    times, convolutions = [], []
+    with torch.inference_mode():
+        for layout in (torch.contiguous_format, torch.channels_last):
+            given, its_weight = x.to(memory_format=layout), weight.to(memory_format=layout)
+            for _ in range(rounds):
+                began = time.perf_counter()
+                torch.conv2d(given, its_weight, padding=1)
+                convolutions.append(time.perf_counter() - began)
+            steps = [seconds for kind, seconds in model.step_seconds(x.numpy(), rounds) if kind == "BINARY"]
+            times.append(steps[0])
+    return LayerTimes(min(times), min(convolutions), _layer_of(lce, rounds) if lce else None)
+
+
+def _layer_of(lce: LarqComputeEngine, rounds: int) -> float:
+    # What one more layer costs: neither the call from Python nor the copy of the input is the layer's.
+    size = (CHANNELS, SIZE, SIZE)
+    chains = {str(depth): lce.build(f"layers-{depth}", _Chain(depth).eval(), size, 1) for depth in (1, _MANY)}
+    one, many = (min(seconds) for seconds in in_turn(chains, rounds).values())
+    return (many - one) / (_MANY - 1)

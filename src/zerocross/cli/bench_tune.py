@@ -1,0 +1,64 @@
+"""`zerocross bench tune`: trials a minute by one worker and by two, and the samplers' own time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zerocross.cli.train import DATA_DIR
+
+
+def command(
+    recipe: Annotated[str, typer.Option(metavar="NAME", help="What a trial trains.")] = "audiomnist-mlp",
+    epochs: Annotated[int, typer.Option(metavar="N", help="Epochs of a trial.", min=1)] = 1,
+    trials: Annotated[int, typer.Option(metavar="N", help="Trials of each search.", min=1)] = 12,
+    rounds: Annotated[int, typer.Option(metavar="N", help="Searches by each number of workers.", min=1)] = 3,
+    data_dir: Annotated[Path | None, DATA_DIR] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the figures here, too, e.g. results/bench_tune.json.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an existing file.")] = False,
+) -> None:
+    """Time a search by one worker and by two, in turn, and each sampler's suggestions.
+
+    Workers are processes that share the cores. What they take to start is not counted.
+    """
+    import os
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    if out is not None and out.exists() and not force:
+        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
+    from zerocross.bench.tune import TARGET, measure
+    from zerocross.train import recipes
+    from zerocross.train.config import with_epochs
+    from zerocross.train.record import provenance, write_json
+
+    console = Console(highlight=False)
+    config = with_epochs(recipes.get(recipe).config, epochs)
+    before = os.getloadavg()[0]
+    where = str(data_dir.resolve()) if data_dir else None
+    times = measure(config, where, trials=trials, rounds=rounds, say=Console(stderr=True, highlight=False).print)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("workers", "trials a minute", "x one worker"):
+        table.add_column(name, justify="right")
+    for workers in times.rates:
+        table.add_row(str(workers), f"{times.rate(workers):.1f}", f"{times.gain(workers):.2f}")
+    console.print(table)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("sampler", "ms a suggestion, filter (2)", "latent (6)"):
+        table.add_column(name, justify="left" if name == "sampler" else "right")
+    for sampler, seconds in times.suggestions.items():
+        table.add_row(sampler, *(f"{1e3 * seconds[space]:.0f}" for space in ("filter", "latent")))
+    console.print(table)
+    verdict = "met" if times.gain(2) >= TARGET else "missed"
+    console.print(f"load average {before:.1f} before, {os.getloadavg()[0]:.1f} after")
+    console.print(f"two workers, x one: {times.gain(2):.2f}, target at least {TARGET}: {verdict}")
+    if out is not None:
+        made = {"recipe": recipe, "epochs": epochs, "load": [before, os.getloadavg()[0]]}
+        write_json(out, {**made, **times.as_dict(), "provenance": provenance()})
+        console.print(f"Figures: {out}", soft_wrap=True)
