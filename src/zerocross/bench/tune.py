@@ -17,7 +17,7 @@ from zerocross.experiments.objective import Reader, Training
 from zerocross.train import Place, from_dict, to_dict
 from zerocross.train.config import Config
 from zerocross.tune.space import Settings
-from zerocross.tune.workers import cores, limit_threads, run
+from zerocross.tune.workers import one_thread, run
 
 TARGET = 1.6  # two workers over one
 TRIALS = 25  # of the searches whose suggestions are timed
@@ -74,11 +74,11 @@ def measure(
                 say(f"round {number + 1} of {rounds}, {count} worker{'s' * (count > 1)}: {trials} trials")
                 file = Path(folder) / f"{number}-{count}.db"
                 rates[count].append(_rate(config, data_dir, f"sqlite:///{file}", trials, count, number))
-    limit_threads(cores())  # one thread, as a worker on every core would have
     suggestions: dict[str, dict[str, float]] = {}
-    for sampler in samplers:
-        say(f"suggestions by {sampler}")
-        suggestions[sampler] = {name: _suggestion(sampler, space) for name, space in tune.SPACES.items()}
+    with one_thread():  # as workers on all cores have
+        for sampler in samplers:
+            say(f"suggestions by {sampler}")
+            suggestions[sampler] = {name: _suggestion(sampler, space) for name, space in tune.SPACES.items()}
     return TuneTimes(trials, rates, suggestions)
 
 

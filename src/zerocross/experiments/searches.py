@@ -7,13 +7,11 @@ import logging
 import signal
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import Timeout
 from rich.console import Console
 
@@ -83,9 +81,11 @@ class _Desk:
 
     def work(self) -> None:
         """Make what is not there yet and nobody else is at, until all are there; whoever dies leaves his to us."""
+        from zerocross.tune.workers import one_thread
+
         read = Reader(self.place)
         left = list(enumerate(self.searches, 1))
-        with _one_thread():
+        with one_thread():
             while left:
                 for number, search in list(left):
                     try:
@@ -158,17 +158,3 @@ def _check(todo: Sequence[Search], read: Reader) -> None:
     kinds = {(search.label, dataclasses.replace(search.base, seed=0).hash): search for search in todo}
     for search in kinds.values():
         Training(search.config, read).check(search.plan.space)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small networks train fastest so, and sums do not depend on the number of cores."""
-    import threadpoolctl
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpoolctl.threadpool_limits(1):  # NumPy's and SciPy's, which know nothing of torch's
-            yield
-    finally:
-        torch.set_num_threads(before)

@@ -49,6 +49,21 @@ def limit_threads(workers: int) -> int:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Have this process compute on one thread: small networks train fastest so, and sums do not depend on the cores."""
+    import threadpoolctl
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpoolctl.threadpool_limits(1):  # NumPy's and SciPy's, which know nothing of torch's
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def stoppable() -> Iterator[None]:
     """Have SIGTERM raise SystemExit, so that a trial at hand is given back."""
 
