@@ -207,6 +207,7 @@ def measure_network(
         compile_: whether compiled PyTorch and, where it is installed, ONNX Runtime take part.
         lce: takes part where it knows the network, with one image.
     """
+    torch.compiler.reset()  # compiled code of other networks counts against a limit, beyond which all is eager
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     size = MODELS[name].input_shape

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 Contender = Callable[[int], float]  # makes so many calls, and returns the seconds of the last
 
-_WARM_UP = 2  # the others have emptied the caches
+_WARM_UP = 2  # calls, at least: the others have emptied the caches
+_WARM_SECONDS = 0.05  # and calls for so long: processors and threads that have slept take a while to wake up
 _PAUSE = 0.01
 _QUIET = 0.1  # of a pause: less work than this is none
 _PATIENCE = 0.5
@@ -30,11 +32,17 @@ def timed(call: Callable[[], Any]) -> Contender:
 def in_turn(contenders: dict[str, Contender], rounds: int) -> dict[str, list[float]]:
     """Return the seconds of one call of each contender in each round."""
     seconds: dict[str, list[float]] = {key: [] for key in contenders}
+    calls = {key: _calls(contender) for key, contender in contenders.items()}
     for _ in range(rounds):
         for key, contender in contenders.items():
             settle()
-            seconds[key].append(contender(_WARM_UP + 1))
+            seconds[key].append(contender(calls[key]))
     return seconds
+
+
+def _calls(contender: Contender) -> int:
+    """How many calls make a turn, of which the last is timed."""
+    return 1 + max(_WARM_UP, math.ceil(_WARM_SECONDS / max(contender(_WARM_UP), 1e-6)))
 
 
 def settle() -> None:

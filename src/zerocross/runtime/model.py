@@ -152,18 +152,21 @@ class _Memory:
         self.steps, self.stages = program.steps.ctypes.data, program.stages.ctypes.data
 
     def work(self, batch: int, x_bytes: int, y_bytes: int) -> np.ndarray:
-        """The WORK of each thread on a batch."""
+        """The WORK of each thread on a batch, and then that of one thread on all of it."""
         threads = len(self.arenas)
-        shared = batch < threads  # the threads share the steps of an image, and its memory
+        ends = [batch * thread // threads for thread in range(threads + 1)]
+        # (memory, first image, last image, share of every step, of how many); few images are shared step by step.
+        if batch < threads:
+            shares = [(0, 0, batch, thread, threads) for thread in range(threads)]
+        else:
+            shares = [(thread, *ends[thread : thread + 2], 0, 1) for thread in range(threads)]
         rows = []
-        for thread in range(threads):
-            first, last = (0, batch) if shared else (batch * thread // threads, batch * (thread + 1) // threads)
+        for thread, (arena, first, last, part, parts) in enumerate([*shares, (0, 0, batch, 0, 1)]):
             values = {
                 "steps": self.steps, "step_count": len(self.program.steps), "stages": self.stages,
-                "arena": self.arenas[0 if shared else thread], "scratch": self.scratches[thread],
+                "arena": self.arenas[arena], "scratch": self.scratches[thread % threads],
                 "x": first * x_bytes, "y": first * y_bytes, "batch": last - first, "images": self.program.images,
-                "x_bytes": x_bytes, "y_bytes": y_bytes,
-                "part": thread if shared else 0, "parts": threads if shared else 1,
+                "x_bytes": x_bytes, "y_bytes": y_bytes, "part": part, "parts": parts,
             }  # fmt: skip
             rows.append([values[name] for name in WORK])
         return np.array(rows, np.int64)

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from zerocross.runtime.kernels.native import Run
 from zerocross.runtime.kernels.steps import JOB, WORK
 from zerocross.runtime.program import aligned
 
+SHORT = 5e-4  # seconds: what one thread does in less time is not worth waiting for others to wake up
 _APART = 128  # bytes: what two threads write lies so far apart, two lines of the cache, which are fetched in pairs
 
 
@@ -22,7 +24,8 @@ class Team:
 
     Python's own threads suffice, since compiled code lets go of the interpreter: they need no threading library and
     survive a fork. After a job they look out for the next one inside compiled code for about a millisecond, since
-    waking a thread takes as long as a small network; then they sleep. One call of `run` at a time.
+    waking a thread takes as long as a small network; then they sleep. While they get up the caller does a short job
+    alone. One call of `run` at a time.
 
     Args:
         size: how many, at least 1, the caller's included.
@@ -38,11 +41,11 @@ class Team:
 
         Args:
             run: the compiled function.
-            work: integers of shape (threads, fields of WORK).
+            work: integers of shape (threads + 1, fields of WORK): the last row is the whole, by one thread.
         """
         if self._shared is None or self._process != os.getpid():
             self._shared, self._process = _Shared(self.size, run), os.getpid()
-        self._shared.work[:] = work
+        self._shared.set(work)
 
     def run(self, x: int, y: int) -> None:
         """Do the work of all threads on the input and the output at these addresses; return when it is done."""
@@ -59,28 +62,44 @@ class _Shared:
     """What the threads of a team hold; it outlives the team until the last of them has ended."""
 
     def __init__(self, size: int, run: Run) -> None:
-        jobs, places = aligned(size * JOB.itemsize).view(JOB), aligned(4 * _APART).view(np.int64)
-        for number, name in enumerate(("counter", "called", "done", "caller")):
-            jobs[name] = places.ctypes.data + number * _APART
-        self._places, self._caller = places, places[3 * _APART // 8 :]
-        jobs["others"][0] = size - 1
-        jobs["give_way"], jobs["get_processor"] = _address("sched_yield"), _address("sched_getcpu")
-        self.work, self._seen = jobs.view(np.int64).reshape(size, -1)[:, : len(WORK)], jobs["seen"]
-        self._addresses = [jobs.ctypes.data + thread * JOB.itemsize for thread in range(size)]
+        names = ("counter", "called", "done", "ready", "caller")
+        self._jobs, places = aligned((size + 1) * JOB.itemsize).view(JOB), aligned(len(names) * _APART)
+        for number, name in enumerate(names):
+            self._jobs[name] = places.ctypes.data + number * _APART
+        self._jobs["others"][0] = size - 1
+        self._jobs["give_way"], self._jobs["get_processor"] = _address("sched_yield"), _address("sched_getcpu")
+        at = self._jobs.ctypes.data
+        self._addresses, self._alone = [at + number * JOB.itemsize for number in range(size)], at + size * JOB.itemsize
+        self._places, self._ready = places, ctypes.c_int64.from_address(int(self._jobs["ready"][0]))
         self._run = run
         self._changed = threading.Condition()
         self._called = self._asleep = 0
+        self._seconds = 0.0  # of the caller alone, the last time
         self._over = False
         for thread in range(1, size):
             threading.Thread(target=self._serve, args=(thread,), daemon=True).start()
 
+    def set(self, work: np.ndarray) -> None:
+        self._jobs.view(np.int64).reshape(len(self._jobs), -1)[:, : len(WORK)] = work
+        self._seconds = 0.0
+
     def lead(self, x: int, y: int) -> None:
-        if len(self._addresses) > 1:
-            with self._changed:  # whoever is asleep must be up to hear the call
-                self._called += 1
-                if self._asleep:
-                    self._changed.notify_all()
-        self._run(self._addresses[0], 0, x, y)
+        others = len(self._addresses) - 1
+        if others and self._everybody(others):
+            self._run(self._addresses[0], 0, x, y)
+            return
+        began = time.perf_counter()
+        self._run(self._alone, 0, x, y)
+        self._seconds = time.perf_counter() - began
+
+    def _everybody(self, others: int) -> bool:
+        """Whether all do the next job, which those who sleep must hear of; they are woken in any case."""
+        with self._changed:
+            everybody = self._ready.value == others or self._seconds > SHORT
+            self._called += everybody
+            if self._asleep:
+                self._changed.notify_all()
+        return everybody
 
     def end(self) -> None:
         with self._changed:
@@ -88,15 +107,17 @@ class _Shared:
             self._changed.notify_all()
 
     def _serve(self, thread: int) -> None:
+        job = self._jobs[thread]
+        caller = ctypes.c_int64.from_address(int(job["caller"]))
         while not self._over:
             self._run(self._addresses[thread], 1, 0, 0)
-            if _left(int(self._caller[0])):
+            if _left(caller.value):
                 continue
             with self._changed:
-                self._asleep += 1
-                while self._called == self._seen[thread] and not self._over:
+                if self._called == job["seen"] and not self._over:
+                    self._asleep += 1
                     self._changed.wait()
-                self._asleep -= 1
+                    self._asleep -= 1
 
 
 @functools.cache

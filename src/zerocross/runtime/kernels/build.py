@@ -66,7 +66,10 @@ def run(address, serving, x, y):
         turn = add_atomic(job.called, 1)
     while True:
         if serving:
-            if not wait_until(job.called, job.seen + 1, _PATIENCE, job.give_way):
+            add_atomic(job.ready, 1)
+            heard = wait_until(job.called, job.seen + 1, _PATIENCE, job.give_way)
+            add_atomic(job.ready, -1)
+            if not heard:
                 return
             job.seen += 1
             x, y = load_int(job.caller + 8), load_int(job.caller + 16)

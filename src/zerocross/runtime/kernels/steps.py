@@ -104,14 +104,15 @@ WORK = (
 """What to do: the first fields of a job."""
 
 _TEAM = (
-    # Addresses of what counts the threads that have done a step, the jobs that were called out, and those that the
-    # other threads have done; where the caller says on which processor it is, and where input and output begin.
-    "counter", "called", "done", "caller",
+    # Addresses of what counts the threads that have done a step, the jobs that were called out, those that the other
+    # threads have done, and the threads that look out for a job; where the caller says on which processor it is, and
+    # where input and output begin.
+    "counter", "called", "done", "ready", "caller",
     # How many others there are (0 for the others themselves); how many jobs this thread has seen; addresses of the
     # system's functions that give way to others, and that tell the processor (0: there is none).
     "others", "seen", "give_way", "get_processor",
     # Nothing: what two threads write must not lie in the same line of the cache, nor in two that are fetched in pairs.
-    *(f"unused{number}" for number in range(11)),
+    *(f"unused{number}" for number in range(10)),
 )  # fmt: skip
 
 JOB = np.dtype([(name, np.int64) for name in WORK + _TEAM])
