@@ -21,6 +21,7 @@ lint: $(READY)
 bench: $(READY)                ## timings, each beside its rival in the same run
 	$(BIN)/zerocross bench optimizer
 	$(BIN)/zerocross bench train
+	$(BIN)/zerocross bench inference
 
 lce:                           ## an environment with Larq Compute Engine, for zerocross bench inference --lce
 	PYTHON=$(PYTHON) .ci/lce $(VENV)/lce

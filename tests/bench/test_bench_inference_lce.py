@@ -183,7 +183,7 @@ def test_the_last_of_the_calls_is_timed():
 def test_what_it_measured_is_claimed_kept_and_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    seconds = {"zerocross": [0.005] * 3, "lce": [0.03] * 3}
+    seconds = {"zerocross": [0.005] * 3, "zerocross-1": [0.009] * 3, "lce": [0.03] * 3}
     networks = [NetworkTimes("birealnet18", 1, threads, seconds, 0.0) for threads in (1, 2)]
     limit, layer = LimitTimes(1000.0, {(8, 16, 128): 800.0}), LayerTimes(1e-4, 1e-3, 2e-3)
     times = InferenceTimes(3, (0.0, 0.0), limit, layer, networks, None, {"larq": "0.14.0"})

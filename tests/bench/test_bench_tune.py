@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from zerocross.bench.tune import TuneTimes, measure
+from zerocross.bench.tune import ONE, TWO, TuneTimes, measure
 from zerocross.train import recipes
 from zerocross.train.config import Model, with_epochs
 
@@ -17,20 +17,20 @@ def small():
 
 
 def test_gains_are_ratios_of_medians():
-    times = TuneTimes(5, {1: [10.0, 30.0, 12.0], 2: [18.0, 24.0, 1.0]}, {})
-    assert times.rate(1) == 12.0
-    assert times.gain(2) == pytest.approx(1.5)
-    assert times.as_dict()["gain"] == {"1": 1.0, "2": pytest.approx(1.5)}
+    times = TuneTimes(5, {ONE: [10.0, 30.0, 12.0], TWO: [18.0, 24.0, 1.0]}, {})
+    assert times.rate(ONE) == 12.0
+    assert times.gain(TWO) == pytest.approx(1.5)
+    assert times.as_dict()["gain"] == {"1 worker, 1 thread each": 1.0, "2 workers, 1 thread each": pytest.approx(1.5)}
 
 
 def test_a_search_is_timed():
     said: list[str] = []
-    times = measure(small(), trials=2, rounds=1, workers=(1,), samplers=("random",), say=said.append)
-    assert times.rate(1) > 0
+    times = measure(small(), trials=2, rounds=1, crews=(ONE,), samplers=("random",), say=said.append)
+    assert times.rate(ONE) > 0
     assert times.suggestions["random"].keys() == {"filter", "latent"}
-    assert said[0] == "round 1 of 1, 1 worker: 2 trials"
+    assert said[0] == "round 1 of 1, 1 worker, 1 thread each: 2 trials"
 
 
 @pytest.mark.slow
 def test_two_workers_do_all_trials():
-    assert measure(small(), trials=4, rounds=1, workers=(1, 2), samplers=()).rate(2) > 0
+    assert measure(small(), trials=4, rounds=1, crews=(ONE, TWO), samplers=()).rate(TWO) > 0

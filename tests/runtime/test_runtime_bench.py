@@ -25,6 +25,8 @@ def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def make_times() -> InferenceTimes:
     def network(threads: int, ours: float) -> NetworkTimes:
         seconds = {"zerocross": [ours] * 3, "compiled": [0.04] * 3, "twin-compiled": [0.03] * 3}
+        if threads > 1:
+            seconds["zerocross-1"] = [0.005] * 3
         return NetworkTimes("birealnet18", 1, threads, seconds, 1e-6)
 
     footprints = Footprints(

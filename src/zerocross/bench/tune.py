@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,30 +20,52 @@ from zerocross.train.config import Config
 from zerocross.tune.space import Settings
 from zerocross.tune.workers import one_thread, run
 
-TARGET = 1.6  # two workers over one
+TARGET = 1.6  # two workers over one, each on one thread
 TRIALS = 25  # of the searches whose suggestions are timed
 
 
 @dataclass(frozen=True)
+class Crew:
+    """Workers of a search.
+
+    Args:
+        workers: how many processes.
+        alone: whether each has one thread only, also where there are cores left.
+    """
+
+    workers: int
+    alone: bool = True
+
+    @property
+    def label(self) -> str:
+        """How a table names it."""
+        threads = "1 thread each" if self.alone else "all threads"
+        return f"{self.workers} worker{'s' * (self.workers > 1)}, {threads}"
+
+
+ONE, ALL_THREADS, TWO = Crew(1), Crew(1, alone=False), Crew(2)
+
+
+@dataclass(frozen=True)
 class TuneTimes:
-    """Trials a minute in each round by number of workers, and seconds a suggestion by sampler and space."""
+    """Trials a minute in each round by crew, and seconds a suggestion by sampler and space."""
 
     trials: int
-    rates: dict[int, list[float]]
+    rates: dict[Crew, list[float]]
     suggestions: dict[str, dict[str, float]]
 
-    def rate(self, workers: int) -> float:
+    def rate(self, crew: Crew) -> float:
         """The median over rounds."""
-        return statistics.median(self.rates[workers])
+        return statistics.median(self.rates[crew])
 
-    def gain(self, workers: int) -> float:
-        """How many times one worker's throughput."""
-        return self.rate(workers) / self.rate(1)
+    def gain(self, crew: Crew) -> float:
+        """How many times the throughput of one worker on one thread."""
+        return self.rate(crew) / self.rate(ONE)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file."""
-        rates = {str(workers): rates for workers, rates in self.rates.items()}
-        gains = {str(workers): self.gain(workers) for workers in self.rates}
+        rates = {crew.label: rates for crew, rates in self.rates.items()}
+        gains = {crew.label: self.gain(crew) for crew in self.rates}
         return {"trials": self.trials, "trials_a_minute": rates, "gain": gains, "suggestion_seconds": self.suggestions}
 
 
@@ -52,7 +75,7 @@ def measure(
     *,
     trials: int = 12,
     rounds: int = 3,
-    workers: Sequence[int] = (1, 2),
+    crews: Sequence[Crew] = (ONE, ALL_THREADS, TWO),
     samplers: Sequence[str] = tune.SAMPLERS,
     say: Callable[[str], object] = str,
 ) -> TuneTimes:
@@ -62,18 +85,18 @@ def measure(
         config: what a trial trains; random settings of the filter are tried.
         data_dir: where its data are.
         trials: of each search, >= 1.
-        rounds: how often each number of workers is measured, >= 1.
-        workers: numbers of them; the first is 1.
+        rounds: how often each crew is measured, >= 1.
+        crews: who searches; ONE among them.
         samplers: whose suggestions are timed.
         say: told what is going on.
     """
-    rates: dict[int, list[float]] = {count: [] for count in workers}
+    rates: dict[Crew, list[float]] = {crew: [] for crew in crews}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
-            for count in workers:
-                say(f"round {number + 1} of {rounds}, {count} worker{'s' * (count > 1)}: {trials} trials")
-                file = Path(folder) / f"{number}-{count}.db"
-                rates[count].append(_rate(config, data_dir, f"sqlite:///{file}", trials, count, number))
+            for place, crew in enumerate(crews):
+                say(f"round {number + 1} of {rounds}, {crew.label}: {trials} trials")
+                url = f"sqlite:///{Path(folder) / f'{number}-{place}.db'}"
+                rates[crew].append(_rate(config, data_dir, url, trials, crew, number))
     suggestions: dict[str, dict[str, float]] = {}
     with one_thread():  # as workers on all cores have
         for sampler in samplers:
@@ -82,7 +105,7 @@ def measure(
     return TuneTimes(trials, rates, suggestions)
 
 
-def _rate(config: Config, data_dir: str | None, url: str, trials: int, workers: int, seed: int) -> float:
+def _rate(config: Config, data_dir: str | None, url: str, trials: int, crew: Crew, seed: int) -> float:
     """Trials a minute from the first one's start to the last one's end, without the start of the processes.
 
     The first trial of each worker is left out: it waits for the data to be read and for torch to warm up.
@@ -90,19 +113,21 @@ def _rate(config: Config, data_dir: str | None, url: str, trials: int, workers: 
     about = {"config": to_dict(dataclasses.replace(config, seed=seed))}
     plan = tune.Plan(tune.SPACES["filter"], "random", seed, about=about)
     study = tune.begin_or_join(tune.connect(url), "bench", plan)
+    workers = crew.workers
     tune.extend(study, trials + workers)
-    if failed := [str(ended) for ended in run(workers, _work, url, data_dir) if ended.code]:
+    if failed := [str(ended) for ended in run(workers, _work, url, data_dir, crew.alone) if ended.code]:
         raise RuntimeError(f"a worker has failed: {failed[0]}")
     ends = sorted(one.datetime_complete for one in study.load().get_trials(deepcopy=False) if one.datetime_complete)
     seconds = (ends[-1] - ends[workers - 1]).total_seconds()
     return 60 * (len(ends) - workers) / seconds
 
 
-def _work(url: str, data_dir: str | None) -> None:
+def _work(url: str, data_dir: str | None, alone: bool) -> None:
     """A worker, in a process of its own."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = tune.join(tune.connect(url, create=False), "bench")
-    tune.work(study, Training(from_dict(study.plan.about["config"]), Reader(Place(data_dir))))
+    with one_thread() if alone else nullcontext():
+        tune.work(study, Training(from_dict(study.plan.about["config"]), Reader(Place(data_dir))))
 
 
 def _suggestion(sampler: str, space: tune.Space) -> float:
