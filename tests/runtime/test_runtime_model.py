@@ -212,15 +212,14 @@ def test_threads_that_have_fallen_asleep_are_woken():
 @several
 def test_threads_end_with_their_model():
     builder, graph = bireal(16, "pool")
-    before = threading.active_count()
+    before = set(threading.enumerate())
     model = Model(graph, threads=2)
     model(builder.batch(1))
-    assert threading.active_count() == before + 1
+    (own,) = set(threading.enumerate()) - before
+    assert own.is_alive()
     del model
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() == before
+    own.join(timeout=30)
+    assert not own.is_alive()
 
 
 @several
