@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reference.signs import naive_derivative, naive_sign
@@ -30,6 +30,7 @@ def test_zero_of_either_sign_is_plus_one_and_nan_stays_visible():
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @settings(deadline=None, max_examples=40)
 @given(values=st.lists(FLOATS, min_size=1, max_size=20), t=st.floats(0.05, 20))
+@example(values=[0.0], t=0.75)  # 1 / t is no float32
 def test_forward_and_gradient_follow_the_formulas(surrogate, values, t):
     x = torch.tensor([*values, -1.0, 0.0, 1.0], dtype=torch.float64, requires_grad=True)
     y = sign(x, surrogate, t)

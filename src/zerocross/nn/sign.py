@@ -30,7 +30,8 @@ def _tanh(x: Tensor, temperature: Temperature) -> Tensor:
 
 
 def _ede(x: Tensor, temperature: Temperature) -> Tensor:
-    k = (1 / torch.as_tensor(temperature)).clamp(min=1)
+    # A number stays one: as a tensor it would be of float32, whatever x is.
+    k = (1 / temperature).clamp(min=1) if isinstance(temperature, Tensor) else max(1 / temperature, 1.0)
     return k * _tanh(x, temperature)
 
 
