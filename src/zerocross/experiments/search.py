@@ -15,8 +15,8 @@ from filelock import FileLock
 
 from zerocross import train
 from zerocross.experiments.objective import Reader, Training
+from zerocross.experiments.shelf import read_result
 from zerocross.train.config import Config, from_dict, to_dict
-from zerocross.train.folder import read_json
 from zerocross.train.record import provenance, write_json
 
 if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
@@ -97,21 +97,15 @@ class SearchShelf:
 
     def find(self, search: Search) -> Result | None:
         """The result of a search, or None where it is not finished; a damaged file is an error."""
-        path = self.results / f"{search.hash}.json"
-        if not path.exists():
-            return None
-        result = read_json(self.results, path.name)
-        try:
-            if missing := [name for name in _PARTS if name not in result]:
-                raise ValueError(f"it has no {', '.join(missing)}")
+
+        def check(result: Result) -> None:
             if result["hash"] != search.hash or search_from(result["search"]).hash != search.hash:
                 raise ValueError("it holds the result of another search")
             values = [float(one["value"]) for one in result["outcomes"]]
             if len(values) != search.trials:
                 raise ValueError(f"it holds {len(values)} of {search.trials} trials")
-        except (ValueError, TypeError, KeyError) as wrong:
-            raise ValueError(f"{path} is damaged: {wrong}; remove it to have this search made again") from None
-        return result
+
+        return read_result(self.results / f"{search.hash}.json", "search", _PARTS, check)
 
     def finish(self, search: Search, read: Reader, begin: Callable[[], None]) -> Result:
         """Search, from where an earlier attempt was cut, and put the result on the shelf.

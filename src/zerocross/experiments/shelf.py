@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,29 @@ from zerocross.train.folder import read_json
 from zerocross.train.record import write_json
 
 _PARTS = ("hash", "config", "evaluated_on", "data", "final", "history", "ff_ratio", "seconds", "provenance")
+
+
+def read_result(
+    path: Path, what: str, parts: Sequence[str], check: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """What a finished run or search has left, or None where there is none; a damaged file is an error.
+
+    Args:
+        path: Its file.
+        what: "run" or "search", for the message.
+        parts: What it must hold.
+        check: Raises ValueError, TypeError or KeyError where it holds something else.
+    """
+    if not path.exists():
+        return None
+    result = read_json(path.parent, path.name)
+    try:
+        if missing := [name for name in parts if name not in result]:
+            raise ValueError(f"it has no {', '.join(missing)}")
+        check(result)
+    except (ValueError, TypeError, KeyError) as wrong:
+        raise ValueError(f"{path} is damaged: {wrong}; remove it to have this {what} made again") from None
+    return result
 
 
 @dataclass(frozen=True)
@@ -42,19 +65,13 @@ class Shelf:
 
     def find(self, config: Config) -> dict[str, Any] | None:
         """The result of a config, or None where it has not been run; a damaged file is an error."""
-        path = self.path(config)
-        if not path.exists():
-            return None
-        result = read_json(self.results, path.name)
-        try:
-            if missing := [name for name in _PARTS if name not in result]:
-                raise ValueError(f"it has no {', '.join(missing)}")
+
+        def check(result: dict[str, Any]) -> None:
             if result["hash"] != config.hash or from_dict(result["config"]).hash != config.hash:
                 raise ValueError("it holds the result of another config")
             float(result["final"]["top1"])
-        except (ValueError, TypeError, KeyError) as wrong:
-            raise ValueError(f"{path} is damaged: {wrong}; remove it to have this run made again") from None
-        return result
+
+        return read_result(self.path(config), "run", _PARTS, check)
 
     def finish(self, config: Config, *, show: bool, say: Callable[[str], None]) -> dict[str, Any]:
         """Train a config, from where an earlier attempt was cut, and put its result on the shelf."""

@@ -109,9 +109,12 @@ class _Shared:
     def _serve(self, thread: int) -> None:
         job = self._jobs[thread]
         caller = ctypes.c_int64.from_address(int(job["caller"]))
+        moved = 0  # how many jobs it had seen when it last moved: without a new one there is no need to, but to sleep
         while not self._over:
             self._run(self._addresses[thread], 1, 0, 0)
-            if _left(caller.value):
+            seen = int(job["seen"])
+            if seen != moved and _left(caller.value):
+                moved = seen
                 continue
             with self._changed:
                 if self._called == job["seen"] and not self._over:
