@@ -19,7 +19,7 @@ from zerocross.runtime.infer import check, infer
 from zerocross.runtime.kernels.native import Run, load_run
 from zerocross.runtime.kernels.steps import STEP, WORK, Kind
 from zerocross.runtime.plan import make_plan
-from zerocross.runtime.program import Program, assemble, new_job
+from zerocross.runtime.program import Program, address, assemble, new_job
 from zerocross.runtime.team import Team, give_back_memory, processors
 
 CACHE_BYTES = 1 << 19  # activations of the images that a thread takes at a time: half of a common second cache
@@ -94,7 +94,7 @@ class Model:
             with self._lock:
                 if self._ready != (len(x), os.getpid()):
                     self._prepare(len(x))
-                self._team.run(x.ctypes.data, y.ctypes.data)
+                self._team.run(address(x), address(y))
         return y
 
     def step_seconds(self, x: np.ndarray, rounds: int = 50) -> list[tuple[str, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -114,6 +115,11 @@ def aligned(size: int) -> np.ndarray:
     memory = np.zeros(size + ALIGN, np.uint8)
     start = -memory.ctypes.data % ALIGN
     return memory[start : start + size]
+
+
+def address(array: np.ndarray) -> int:
+    """Where the first number of an array is: `array.ctypes.data`, in a quarter of its microsecond where it can be."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array)) if array.flags.writeable else array.ctypes.data
 
 
 def make_step(**fields: int) -> tuple[np.ndarray, int]:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from zerocross.runtime.kernels.native import Run
-from zerocross.runtime.kernels.steps import JOB, WORK
+from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, WORK, CallField
 from zerocross.runtime.program import aligned
 
 SHORT = 5e-4  # seconds: what one thread does in less time is not worth waiting for others to wake up
-_APART = 128  # bytes: what two threads write lies so far apart, two lines of the cache, which are fetched in pairs
 
 
 class Team:
@@ -62,10 +61,10 @@ class _Shared:
     """What the threads of a team hold; it outlives the team until the last of them has ended."""
 
     def __init__(self, size: int, run: Run) -> None:
-        names = ("counter", "called", "done", "ready", "caller")
-        self._jobs, places = aligned((size + 1) * JOB.itemsize).view(JOB), aligned(len(names) * _APART)
+        names = ("call", "done", "ready", "flags")  # a flag for each thread
+        self._jobs, places = aligned((size + 1) * JOB.itemsize).view(JOB), aligned((len(names) + size) * FLAG_BYTES)
         for number, name in enumerate(names):
-            self._jobs[name] = places.ctypes.data + number * _APART
+            self._jobs[name] = places.ctypes.data + number * FLAG_BYTES
         self._jobs["others"][0] = size - 1
         self._jobs["give_way"], self._jobs["get_processor"] = _address("sched_yield"), _address("sched_getcpu")
         at = self._jobs.ctypes.data
@@ -108,7 +107,7 @@ class _Shared:
 
     def _serve(self, thread: int) -> None:
         job = self._jobs[thread]
-        caller = ctypes.c_int64.from_address(int(job["caller"]))
+        caller = ctypes.c_int64.from_address(int(job["call"]) + 8 * CallField.PROCESSOR)
         moved = 0  # how many jobs it had seen when it last moved: without a new one there is no need to, but to sleep
         while not self._over:
             self._run(self._addresses[thread], 1, 0, 0)

@@ -10,10 +10,11 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels.execute import OPTIONS, execute, inner
-from zerocross.runtime.kernels.memory import add_atomic, ask, load_int, store_int, wait_until
-from zerocross.runtime.kernels.steps import JOB, STEP
+from zerocross.runtime.kernels.memory import add_atomic, ask, load_int, publish, store_int, wait_until
+from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, STEP, CallField
 
 _STEP_BYTES = STEP.itemsize
+_PROCESSOR, _X, _Y = 8 * CallField.PROCESSOR, 8 * CallField.X, 8 * CallField.Y
 _FOREVER = 1 << 62
 _PATIENCE = 1 << 14  # turns, about a millisecond, that a thread without work looks out for the next job
 
@@ -36,17 +37,29 @@ step_at, job_at = _make_record_at(STEP), _make_record_at(JOB)
 @inner
 def _do(job: Any, x: int, y: int) -> None:
     """Run a program over a batch, `images` images at a time; or a share of every step of it."""
-    met = 0
     for start in range(0, job.batch, job.images):
         count = min(job.images, job.batch - start)
         x_at, y_at = x + job.x + start * job.x_bytes, y + job.y + start * job.y_bytes
         for number in range(job.step_count):
             step = step_at(job.steps + number * _STEP_BYTES)
             execute(step, count, job.stages, job.arena, job.scratch, x_at, y_at, job.part, job.parts)
-            if job.parts > 1:  # threads that share steps meet after each of them
-                met += job.parts
-                add_atomic(job.counter, 1)
-                wait_until(job.counter, met, _FOREVER, job.give_way)
+            if job.parts > 1:
+                _meet(job)
+
+
+@inner
+def _meet(job: Any) -> None:
+    """Threads that share steps wait for each other after each of them.
+
+    Each counts its steps at a place of its own, for good, which the others watch: one line of the cache goes from one
+    processor to the other, where a common counter would go back and forth.
+    """
+    own = job.flags + FLAG_BYTES * job.part
+    done = load_int(own) + 1
+    publish(own, done)
+    for part in range(job.parts):
+        if part != job.part:
+            wait_until(job.flags + FLAG_BYTES * part, done, _FOREVER, job.give_way)
 
 
 def run(address, serving, x, y):
@@ -57,29 +70,25 @@ def run(address, serving, x, y):
     and output begin; those who serve hear of it from the caller.
     """
     job = job_at(address)
-    turn = 0
-    if not serving and job.others > 0:
-        store_int(job.counter, 0)
-        store_int(job.caller, ask(job.get_processor) if job.get_processor else 0)
-        store_int(job.caller + 8, x)
-        store_int(job.caller + 16, y)
-        turn = add_atomic(job.called, 1)
-    while True:
-        if serving:
-            add_atomic(job.ready, 1)
-            heard = wait_until(job.called, job.seen + 1, _PATIENCE, job.give_way)
-            add_atomic(job.ready, -1)
-            if not heard:
-                return
+    if serving:
+        add_atomic(job.ready, 1)
+        while wait_until(job.call, job.seen + 1, _PATIENCE, job.give_way):
             job.seen += 1
-            x, y = load_int(job.caller + 8), load_int(job.caller + 16)
-        _do(job, x, y)
-        if not serving:
-            break
-        crowded = job.get_processor and ask(job.get_processor) == load_int(job.caller)
-        add_atomic(job.done, 1)
-        if crowded:
-            return
+            _do(job, load_int(job.call + _X), load_int(job.call + _Y))
+            crowded = job.get_processor and ask(job.get_processor) == load_int(job.call + _PROCESSOR)
+            add_atomic(job.done, 1)
+            if crowded:
+                break
+        add_atomic(job.ready, -1)
+        return
+    turn = 0
+    if job.others > 0:
+        turn = load_int(job.call) + 1
+        store_int(job.call + _PROCESSOR, ask(job.get_processor) if job.get_processor else 0)
+        store_int(job.call + _X, x)
+        store_int(job.call + _Y, y)
+        publish(job.call, turn)
+    _do(job, x, y)
     if job.others > 0:
         wait_until(job.done, turn * job.others, _FOREVER, job.give_way)
 

@@ -68,6 +68,14 @@ def _add_atomic(typingctx: Any, address: Any, number: Any) -> Any:  # noqa: ARG0
     return types.int64(types.int64, types.int64), codegen
 
 
+def _publish(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        b.store_atomic(args[1], b.inttoptr(args[0], v.I64.as_pointer()), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
 def _wait_until(typingctx: Any, address: Any, target: Any, patience: Any, give_way: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
         address, target, patience, give_way = args
@@ -110,6 +118,9 @@ copy: Any = intrinsic(_copy)
 
 add_atomic: Any = intrinsic(_add_atomic)
 """add_atomic(address, number): add to the int64 at an address; what it is then."""
+
+publish: Any = intrinsic(_publish)
+"""publish(address, value): store an int64; whoever sees it there sees all that was stored before, too."""
 
 wait_until: Any = intrinsic(_wait_until)
 """wait_until(address, target, patience, give_way): wait until the int64 at an address has reached `target`.

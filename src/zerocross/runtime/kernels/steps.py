@@ -104,16 +104,28 @@ WORK = (
 """What to do: the first fields of a job."""
 
 _TEAM = (
-    # Addresses of what counts the threads that have done a step, the jobs that were called out, those that the other
-    # threads have done, and the threads that look out for a job; where the caller says on which processor it is, and
-    # where input and output begin.
-    "counter", "called", "done", "ready", "caller",
+    # Addresses: how many steps each thread has done (FLAG_BYTES from one's to the next one's); what the caller says;
+    # how many jobs the other threads have done, and how many threads look out for one.
+    "flags", "call", "done", "ready",
     # How many others there are (0 for the others themselves); how many jobs this thread has seen; addresses of the
     # system's functions that give way to others, and that tell the processor (0: there is none).
     "others", "seen", "give_way", "get_processor",
     # Nothing: what two threads write must not lie in the same line of the cache, nor in two that are fetched in pairs.
-    *(f"unused{number}" for number in range(10)),
+    *(f"unused{number}" for number in range(11)),
 )  # fmt: skip
+
+FLAG_BYTES = 128
+"""What two threads write lies so far apart: two lines of the cache, which are fetched in pairs."""
+
+
+class CallField(enum.IntEnum):
+    """What a caller says, all in one line of the cache: the place, in units of 8 bytes."""
+
+    NUMBER = 0  # how many jobs were called out
+    PROCESSOR = 1  # where the caller is
+    X = 2  # where input
+    Y = 3  # and output begin
+
 
 JOB = np.dtype([(name, np.int64) for name in WORK + _TEAM])
 """What one thread has to do, and how it hears of it, as a record."""
