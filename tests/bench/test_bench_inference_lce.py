@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from zerocross import models
-from zerocross.bench import inference, inference_layer
+from zerocross.bench import inference, inference_layer, inference_turns
 from zerocross.bench.inference import InferenceTimes, LayerTimes, NetworkTimes, measure_network
 from zerocross.bench.inference_lce import NETWORKS, LarqComputeEngine, layers
 from zerocross.bench.inference_limit import LimitTimes
@@ -26,7 +26,7 @@ import json, os, sys
 def say(answer):
     print(json.dumps(answer), flush=True)
 """
-# Tells what it was asked for by way of the seconds: a thousand for each thread, plus the calls.
+# Tells what it was asked for by way of the seconds: a thousand for each thread, plus the calls, those before included.
 FAKE = (
     HEAD
     + """
@@ -39,7 +39,7 @@ for line in sys.stdin:
         threads.append(given["threads"])
         say({"model": len(threads) - 1})
     else:
-        say({"seconds": 1000 * threads[given["model"]] + given["calls"]})
+        say({"seconds": 1000 * threads[given["model"]] + given["warm_up"] + given["calls"]})
 """
 )
 READY = HEAD + 'say({"versions": {}})\n'
@@ -69,7 +69,7 @@ def test_contenders_of_one_worker_keep_apart(fake):
     engine = fake()
     one, two = build(engine, 1), build(engine, 2)
     assert engine.versions == {"larq-compute-engine": "0"}
-    assert [two(3), one(1), two(1)] == [2003, 1001, 2001]
+    assert [two(2, 1), one(0, 1), two(0, 1)] == [2003, 1001, 2001]
 
 
 def test_the_worker_is_told_the_layers_and_the_parameters(fake):
@@ -118,7 +118,7 @@ def test_a_worker_that_does_not_start_is_told(code: str, words: str, fake):
 def test_a_worker_that_fails_later_is_told(code: str, words: str, fake):
     engine = fake(READY + code)
     with pytest.raises(ValueError, match=words):
-        build(engine)(1)
+        build(engine)(0, 1)
 
 
 def test_the_worker_ends_with_the_block(tmp_path: Path):
@@ -154,30 +154,35 @@ def test_it_takes_part_with_one_image_and_at_most_two_threads(fake, monkeypatch:
 def test_the_cost_of_a_layer_is_what_one_more_costs():
     class Engine:
         def build(self, name: str, *_: object):
-            return lambda _: 0.5 + 0.25 * int(name.removeprefix("layers-"))
+            return lambda *_: 0.5 + 0.25 * int(name.removeprefix("layers-"))
 
     assert inference_layer._layer_of(Engine(), 2) == pytest.approx(0.25)  # type: ignore[arg-type]
 
 
-def test_contenders_call_often_enough_before_the_call_that_counts():
-    asked: list[tuple[str, int]] = []
+def test_contenders_call_often_enough_before_the_calls_that_count():
+    asked: list[tuple[str, int, int]] = []
 
     def contender(name: str, seconds: float):
-        def turn(calls: int) -> float:
-            asked.append((name, calls))
+        def turn(warm_up: int, calls: int) -> float:
+            asked.append((name, warm_up, calls))
             return seconds
 
         return turn
 
-    found = in_turn({"slow": contender("slow", 1.0), "fast": contender("fast", 0.01)}, 2)
-    assert asked == [("slow", 2), ("fast", 2), *[("slow", 3), ("fast", 6)] * 2]  # two at least, and for 50 ms
-    assert found == {"slow": [1.0, 1.0], "fast": [0.01, 0.01]}
+    found = in_turn({"slow": contender("slow", 1.0), "fast": contender("fast", 0.004)}, 2)
+    # Two at least, and for 50 ms; then one at least, and for 10 ms.
+    assert asked == [("slow", 2, 1), ("fast", 2, 1), *[("slow", 2, 1), ("fast", 13, 2)] * 2]
+    assert found == {"slow": [1.0, 1.0], "fast": [0.004, 0.004]}
 
 
-def test_the_last_of_the_calls_is_timed():
-    calls: list[str] = []
-    assert timed(lambda: calls.append("a"))(3) >= 0
-    assert len(calls) == 3
+def test_a_turn_is_the_median_of_the_calls_that_count(monkeypatch: pytest.MonkeyPatch):
+    clock, lasting = [0.0], iter([9.0, 9.0, 1.0, 5.0, 2.0])
+    monkeypatch.setattr(inference_turns.time, "perf_counter", lambda: clock[0])
+
+    def call() -> None:
+        clock[0] += next(lasting)
+
+    assert timed(call)(2, 3) == 2.0
 
 
 def test_what_it_measured_is_claimed_kept_and_printed(
@@ -214,6 +219,6 @@ def test_larqs_networks_are_ours_and_run_on_bits(name: str):
         else (models.create(name), MODELS[name].input_shape)
     )
     with LarqComputeEngine(python) as engine:  # its worker refuses other layers, other counts and float convolutions
-        assert engine.build(name, ours.eval(), size, 1)(1) > 0
+        assert engine.build(name, ours.eval(), size, 1)(0, 1) > 0
         with pytest.raises(ValueError, match="layers that differ"):
             engine.build("layers-3", inference_layer._Chain(2).eval(), (256, 14, 14), 1)

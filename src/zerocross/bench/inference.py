@@ -66,7 +66,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class NetworkTimes:
-    """Seconds of every call of each contender, in turn, and how far the packed network is from PyTorch's."""
+    """Seconds of a call of each contender in each turn, and how far the packed network is from PyTorch's."""
 
     model: str
     batch: int
@@ -157,7 +157,7 @@ def measure(
 
     Args:
         cases: models of the registry, and images in a batch.
-        rounds: timed calls of each contender, >= 1.
+        rounds: turns of each contender, >= 1.
         threads: how many threads to measure with, one after the other.
         compile_: False leaves out compiled PyTorch and ONNX Runtime (a quick look, or where there is no compiler).
         footprint: a model whose memory and time to the first prediction are measured, or None.
@@ -203,7 +203,7 @@ def measure_network(
         name: of the model.
         batch: images in a batch.
         threads: of every contender.
-        rounds: timed calls of each.
+        rounds: turns of each.
         compile_: whether compiled PyTorch and, where it is installed, ONNX Runtime take part.
         lce: takes part where it knows the network, with one image.
     """
@@ -216,13 +216,10 @@ def measure_network(
     graph = pack(network, size).graph
     packed, alone = Model(graph, threads), Model(graph)
     array = x.numpy()
-    contenders: dict[str, Callable[[], Any]] = {
-        "zerocross": lambda: packed(array),
-        "eager": lambda: network(x),
-        "twin-eager": lambda: twin(x),
-    }
+    contenders: dict[str, Callable[[], Any]] = {"zerocross": lambda: packed(array)}
     if threads > 1:
         contenders["zerocross-1"] = lambda: alone(array)
+    contenders |= {"eager": lambda: network(x), "twin-eager": lambda: twin(x)}
     if compile_:
         # Freezing folds batch norm into the convolutions: the best that PyTorch offers here.
         fast, fast_twin = (compiler.compiled(model, options={"freezing": True}) for model in (network, twin))
@@ -235,7 +232,7 @@ def measure_network(
         if lce is not None and batch == 1 and name in NETWORKS and threads in THREADS:
             turns["lce"] = lce.build(name, network, size, threads)
         for contender in turns.values():
-            contender(1)
+            contender(1, 1)
         seconds = in_turn(turns, rounds)
         difference = float(np.abs(packed(array) - network(x).numpy()).max())
     order = [key for key in LABELS if key in seconds]

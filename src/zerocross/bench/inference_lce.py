@@ -80,7 +80,9 @@ class LarqComputeEngine:
         parameters = sum(parameter.numel() for parameter in network.parameters())
         same = {"network": name, "layers": layers(network, size), "parameters": parameters}
         model = self._ask({"build": same | {"threads": threads, "setting": SETTING}}, "model")
-        return lambda calls: self._ask({"time": {"model": model, "calls": calls}}, "seconds")
+        return lambda warm_up, calls: self._ask(
+            {"time": {"model": model, "warm_up": warm_up, "calls": calls}}, "seconds"
+        )
 
     def _ask(self, request: dict[str, Any], what: str) -> Any:
         with suppress(BrokenPipeError):  # where it has ended there is no answer, and that is told

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
-Contender = Callable[[int], float]  # makes so many calls, and returns the seconds of the last
+Contender = Callable[[int, int], float]  # makes calls that do not count, and then some: the median seconds of those
 
 _WARM_UP = 2  # calls, at least: the others have emptied the caches
 _WARM_SECONDS = 0.05  # and calls for so long: processors and threads that have slept take a while to wake up
+_TIMED_SECONDS = 0.01  # calls that count take about so long together, one at least
 _PAUSE = 0.01
 _QUIET = 0.1  # of a pause: less work than this is none
 _PATIENCE = 0.5
@@ -19,30 +21,34 @@ _PATIENCE = 0.5
 def timed(call: Callable[[], Any]) -> Contender:
     """Return a contender that makes this call."""
 
-    def contender(calls: int) -> float:
-        for _ in range(calls - 1):
+    def contender(warm_up: int, calls: int) -> float:
+        for _ in range(warm_up):
             call()
-        began = time.perf_counter()
-        call()
-        return time.perf_counter() - began
+        seconds = []
+        for _ in range(calls):
+            began = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - began)
+        return statistics.median(seconds)
 
     return contender
 
 
 def in_turn(contenders: dict[str, Contender], rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of one call of each contender in each round."""
+    """Return the median seconds of the calls of each contender in each round."""
     seconds: dict[str, list[float]] = {key: [] for key in contenders}
     calls = {key: _calls(contender) for key, contender in contenders.items()}
     for _ in range(rounds):
         for key, contender in contenders.items():
             settle()
-            seconds[key].append(contender(calls[key]))
+            seconds[key].append(contender(*calls[key]))
     return seconds
 
 
-def _calls(contender: Contender) -> int:
-    """How many calls make a turn, of which the last is timed."""
-    return 1 + max(_WARM_UP, math.ceil(_WARM_SECONDS / max(contender(_WARM_UP), 1e-6)))
+def _calls(contender: Contender) -> tuple[int, int]:
+    """How many calls make a turn: those before, and those that are timed."""
+    one = max(contender(_WARM_UP, 1), 1e-6)
+    return max(_WARM_UP, math.ceil(_WARM_SECONDS / one)), max(1, round(_TIMED_SECONDS / one))
 
 
 def settle() -> None:

@@ -5,7 +5,7 @@ input, one line an answer on the standard output, the first unasked:
 
     -> {"versions": {...}}                                    it is ready
     <- {"build": {arguments of Engine.build}}                 -> {"model": number}
-    <- {"time": {"model": number, "calls": n}}                -> {"seconds": of the last of n calls}
+    <- {"time": {arguments of Engine.time}}                   -> {"seconds": of a call}
     -> {"error": text}                                        in place of any answer
 """
 
@@ -15,6 +15,7 @@ import importlib
 import itertools
 import json
 import os
+import statistics
 import sys
 import time
 from collections import Counter
@@ -95,16 +96,24 @@ class Engine:
             raise ValueError(f"LCE would run {on_bits} of the {binary} binary convolutions of {network} with bits")
         return flatbuffer
 
-    def time(self, model: int, calls: int) -> dict[str, float]:
-        """Call a network on one image, and return the seconds of the last call, when all threads are at rest again."""
+    def time(self, model: int, warm_up: int, calls: int) -> dict[str, float]:
+        """Call a network on one image, and return the median seconds of a call, when all threads are at rest again.
+
+        Args:
+            model: its number.
+            warm_up: calls before those that count.
+            calls: calls that count.
+        """
         interpreter, x = self._models[model]
-        for _ in range(calls - 1):
+        for _ in range(warm_up):
             interpreter.predict(x)
-        began = time.perf_counter()
-        interpreter.predict(x)
-        seconds = time.perf_counter() - began
+        seconds = []
+        for _ in range(calls):
+            began = time.perf_counter()
+            interpreter.predict(x)
+            seconds.append(time.perf_counter() - began)
         _settle()
-        return {"seconds": seconds}
+        return {"seconds": statistics.median(seconds)}
 
     def _operators(self, flatbuffer: bytes) -> Counter[str]:
         """How many operators of each kind LCE itself runs (TensorFlow Lite's own are all counted as one)."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    rounds: Annotated[int, typer.Option(help="Timed calls of each contender; medians are printed.", min=1)] = 30,
+    rounds: Annotated[int, typer.Option(help="Turns of each contender; medians are printed.", min=1)] = 30,
     threads: Annotated[list[int], typer.Option(help="Threads to measure with; may be given again.", min=1)] = [1, 2],  # noqa: B006
     no_compile: Annotated[
         bool, typer.Option("--no-compile", help="Neither compiled PyTorch nor ONNX Runtime.")
