@@ -1,6 +1,6 @@
 """The optimizers under contract, one row each, and the little world in which they are tried.
 
-A new optimizer is one more row: it gets every test of tests/optim/test_optim_contract.py for nothing.
+A new optimizer is one more row: it gets every test of tests/optim/test_optim_contract*.py for nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from scipy.signal import butter
 from torch import Tensor, nn
@@ -180,3 +181,11 @@ def swinging(steps: int, weights: int, seed: int = 0) -> Tensor:
     period, size = rng.uniform(50, 400, weights), rng.uniform(0, 0.5, weights)
     time = np.arange(steps)[:, None]
     return torch.tensor(rng.standard_normal((steps, weights)) + size * np.cos(2 * np.pi * time / period))
+
+
+ROWS = [
+    pytest.param(row, id=name, marks=[pytest.mark.slow] if row.compiled else []) for name, row in OPTIMIZERS.items()
+]
+every = pytest.mark.parametrize("row", ROWS)
+of_theta = pytest.mark.parametrize("row", [p for p in ROWS if p.values[0].kind == "theta"])  # type: ignore[union-attr]
+schedulable = pytest.mark.parametrize("row", [p for p in ROWS if p.values[0].schedulable])  # type: ignore[union-attr]
