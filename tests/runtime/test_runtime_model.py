@@ -15,6 +15,8 @@ import pytest
 
 from reference.runtime_graphs import Builder
 from reference.runtime_interpreter import interpret
+from zerocross.runtime import model as runtime_model
+from zerocross.runtime import team
 from zerocross.runtime.fuse import fuse, simplify
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.kernels import native
@@ -196,6 +198,17 @@ def test_results_do_not_depend_on_threads(name: str):
         np.testing.assert_array_equal(together(x[:size]), alone(x[:size]))
     together.threads = 1
     np.testing.assert_array_equal(together(x), alone(x))
+
+
+def test_more_threads_than_processors_or_images_meet_at_every_step(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runtime_model, "processors", lambda: 4)
+    monkeypatch.setattr(team, "SHORT", -1.0)  # no job is too short to wait for others
+    builder, graph = bireal(16, "pool")
+    alone, together, x = Model(graph), Model(graph, threads=4), builder.batch(5)
+    whole = alone(x)
+    for turn in range(40):
+        size = 1 + turn % 5
+        np.testing.assert_array_equal(together(x[:size]), whole[:size])
 
 
 @several
