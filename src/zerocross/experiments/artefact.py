@@ -16,7 +16,7 @@ A run gives plain containers ("data"), which `reproduce` writes as JSON. Picture
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -102,6 +102,7 @@ class Artefact:
         plot: Draw data to a .svg or .png file.
         paper: What the paper itself shows: figure and numbers, to stand beside ours.
         notes: What a reader must know about it.
+        findings: scale -> why claims that fail there may fail: what was looked into, and what came of it.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Artefact:
     plot: Callable[[Data, Path], None]
     paper: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    findings: Mapping[Scale, str] = field(default_factory=dict)
 
 
 def no_configs(scale: Scale) -> list[Config]:

@@ -33,7 +33,7 @@ def make(artefact: Artefact, scale: Scale, session: Session) -> dict[str, Any]:
         "caption": artefact.caption,
         "command": f"zerocross reproduce {artefact.name} --scale {scale}",
         "claims": judged(artefact, scale, data),
-        "notes": list(artefact.notes),
+        "notes": [*artefact.notes, *(found for at, found in artefact.findings.items() if at == scale)],
         "paper": dict(artefact.paper),
         "settings": [dataclasses.asdict(setting) for setting in artefact.settings(scale)],
         "seconds": round(sum(run["seconds"] for run in data["runs"]), 1),

@@ -1,0 +1,43 @@
+"""What README and the committed page say is what the committed results say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from zerocross.experiments import registry
+from zerocross.report import results
+from zerocross.report.markup import text
+from zerocross.report.sections import claims_of
+
+ROOT = Path(__file__).parents[2]
+ARTEFACTS = {found["name"]: found for found in results.read(ROOT / "results").artefacts}
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_readme_counts_the_claims_that_hold(name: str):
+    rows = re.findall(rf"^\| \[{name}\]\(\S+\) \|.*\| (.*?) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    verdicts = [claim["holds"] for claim in claims_of(ARTEFACTS[name])]
+    judged = [holds for holds in verdicts if holds is not None]
+    assert rows == [f"{sum(judged)} of {len(judged)}" if judged else "not judged"]
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_the_page_has_every_claim_with_its_figures(name: str):
+    page = (ROOT / "docs" / "report.html").read_text(encoding="utf-8")
+    for claim in claims_of(ARTEFACTS[name]):
+        assert text(claim["sentence"]) in page
+        assert text(claim["figures"]) in page
+
+
+def test_all_artefacts_are_there():
+    assert set(ARTEFACTS) == set(registry.ARTEFACTS)
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_a_claim_that_fails_is_looked_into(name: str):
+    found = ARTEFACTS[name]
+    if any(claim["holds"] is False for claim in claims_of(found)):
+        assert registry.get(name).findings[found["scale"]] in found["notes"]
