@@ -179,3 +179,17 @@ def test_train_size_keeps_as_many_of_each_class_always_the_same(small_cifar10: P
 def test_train_size_out_of_range_is_refused(small_cifar10: Path, size: int) -> None:
     with pytest.raises(ValueError, match=f"train_size is {size}; it must be a multiple of 10 below the 200 images"):
         data.load("cifar10", small_cifar10, train_size=size)
+
+
+def test_runs_of_all_images_take_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run_all(configs: list[Config], *_: Any, jobs: int, **__: Any) -> list[dict[str, Any]]:
+        asked.append(jobs)
+        return [RESULT | {"hash": config.hash, "seed": config.seed, "data": "made"} for config in configs]
+
+    monkeypatch.setattr("zerocross.experiments.session.run_all", run_all)
+    session = Session(train.Place(), tmp_path, tmp_path, jobs=2, show=False)
+    for scale in ("reduced", "smoke"):
+        ARTEFACTS["table2"].run(scale, session)
+    assert asked == [1, 2]

@@ -46,11 +46,12 @@ class Session:
         """The result of a finished run, or None."""
         return Shelf(self.place, self.results, self.work).find(config)
 
-    def run(self, groups: Groups) -> dict[str, list[Result]]:
+    def run(self, groups: Groups, jobs: int | None = None) -> dict[str, list[Result]]:
         """The results of all runs, group by group, trained where they are not there yet.
 
         Args:
             groups: Label -> runs that differ in their seed alone. A run may stand in several groups.
+            jobs: Runs at a time, instead of the session's.
 
         Raises:
             train.RunError: after all others have been made, if one failed.
@@ -66,7 +67,7 @@ class Session:
             self.results,
             self.work,
             show=self.show,
-            jobs=self.jobs,
+            jobs=jobs or self.jobs,
             describe=lambda config: f"{labels[config.hash]}, seed {config.seed}",
         )
         if failed := [f"{labels[result['hash']]}: {result['failed']}" for result in made if "failed" in result]:
