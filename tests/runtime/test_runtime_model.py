@@ -200,6 +200,14 @@ def test_results_do_not_depend_on_threads(name: str):
     np.testing.assert_array_equal(together(x), alone(x))
 
 
+def test_an_input_may_be_read_only():
+    builder, graph = bireal(16, "pool")
+    model, x = Model(graph), builder.batch(2)
+    wanted = model(x)
+    x.flags.writeable = False
+    np.testing.assert_array_equal(model(x), wanted)
+
+
 def test_more_threads_than_processors_or_images_meet_at_every_step(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runtime_model, "processors", lambda: 4)
     monkeypatch.setattr(team, "SHORT", -1.0)  # no job is too short to wait for others

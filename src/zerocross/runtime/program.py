@@ -119,7 +119,9 @@ def aligned(size: int) -> np.ndarray:
 
 def address(array: np.ndarray) -> int:
     """Where the first number of an array is: `array.ctypes.data`, in a quarter of its microsecond where it can be."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(array)) if array.flags.writeable else array.ctypes.data
+    if not array.flags.writeable:
+        return array.ctypes.data
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] - numpy's stubs say no buffer
 
 
 def make_step(**fields: int) -> tuple[np.ndarray, int]:
