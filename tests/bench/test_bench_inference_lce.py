@@ -121,13 +121,19 @@ def test_a_worker_that_fails_later_is_told(code: str, words: str, fake):
         build(engine)(0, 1)
 
 
-def test_the_worker_ends_with_the_block(tmp_path: Path):
-    worker = tmp_path / "worker.py"
-    worker.write_text(READY + "import time; time.sleep(600)")
+def test_the_worker_ends_with_the_block_and_leaves_no_file(tmp_path: Path):
+    worker, told = tmp_path / "worker.py", tmp_path / "told"
+    worker.write_text(
+        f"import os, tempfile, time\nname = tempfile.mkstemp()[1]\nopen({str(told)!r}, 'w').write(name)\n"
+        + READY
+        + "time.sleep(600)"
+    )
     with LarqComputeEngine(sys.executable, worker) as engine:
-        process = engine._process
+        process, left = engine._process, Path(told.read_text())
         assert process.poll() is None
+        assert left.exists()
     assert process.poll() is not None
+    assert not left.exists()
 
 
 def test_the_command_refuses_a_python_that_is_not_there_or_has_no_larq(capsys: pytest.CaptureFixture[str]):

@@ -37,9 +37,10 @@ class LarqComputeEngine:
             raise FileNotFoundError(f"{python}: no such python; give one that has larq-compute-engine (docs/deploy.md)")
         self.python = str(python)
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed in close()
+        self._folder = tempfile.TemporaryDirectory()  # for the files that TensorFlow would leave behind
         # env: it adds to the environment, which is not for the library to read. Larq needs Keras 2, and TensorFlow
         # less talk. -I: nothing but that environment's own packages.
-        setting = ("TF_USE_LEGACY_KERAS=1", "TF_CPP_MIN_LOG_LEVEL=3")
+        setting = ("TF_USE_LEGACY_KERAS=1", "TF_CPP_MIN_LOG_LEVEL=3", f"TMPDIR={self._folder.name}")
         self._process = subprocess.Popen(
             ["env", *setting, found, "-I", str(worker)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
@@ -64,6 +65,7 @@ class LarqComputeEngine:
         self._process.kill()
         self._process.communicate()
         self._errors.close()
+        self._folder.cleanup()
 
     def build(self, name: str, network: nn.Module, size: tuple[int, ...], threads: int) -> Contender:
         """Return a contender: this network, as Larq builds it, on one image.
