@@ -102,7 +102,7 @@ class Artefact:
         plot: Draw data to a .svg or .png file.
         paper: What the paper itself shows: figure and numbers, to stand beside ours.
         notes: What a reader must know about it.
-        findings: scale -> why claims that fail there may fail: what was looked into, and what came of it.
+        findings: scale -> what was found out there, above all why a claim fails.
     """
 
     name: str
