@@ -107,7 +107,7 @@ def _exact(updates: int) -> list[dict[str, Any]]:
 
 
 def _text(value: float) -> str:
-    return f"{value:g}" if value >= 1 or value < 1e-3 else f"{value:.3g}"
+    return f"{value:g}" if value >= 1 else f"{value:.3g}"
 
 
 def _in_float64(data: Data) -> Verdict:
