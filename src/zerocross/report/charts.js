@@ -71,7 +71,7 @@ const charts = (() => {
   function traces(curve, i, panel, colours) {
     const { label = "", x, n, style = "line" } = curve;
     const [mean, low, high] = ["mean", "low", "high"].map((key) => raised(panel, curve[key]));
-    const own = colours.colours[i % 6];
+    const own = curve.muted ? colours.muted : colours.colours[i % 6];
     const known = low && high ? x.flatMap((_, j) => (low[j] == null || high[j] == null ? [] : [j])) : [];
     const spread = new Set(known);
     const text = x.map((at, j) => {
@@ -85,7 +85,7 @@ const charts = (() => {
       array: x.map((_, j) => (spread.has(j) ? high[j] - mean[j] : 0)),
       arrayminus: x.map((_, j) => (spread.has(j) ? mean[j] - low[j] : 0)),
     } : undefined;
-    const line = { color: own, width: 2, dash: curve.dash ? "dash" : DASHES[Math.floor(i / 6) % 3] };
+    const line = { color: own, width: curve.muted ? 1 : 2, dash: curve.dash ? "dash" : DASHES[Math.floor(i / 6) % 3] };
     const main = {
       type: "scatter", mode: "markers", name: label, text, hovertemplate: "%{text}<extra></extra>", line,
       marker: { color: own, size: 7, symbol: i % 6 },
@@ -122,13 +122,13 @@ const charts = (() => {
     };
   }
 
-  function legend(node, labels, hidden, redraw) {
-    node.replaceChildren(...labels.map((label, i) => {
+  function legend(node, curves, hidden, redraw) {
+    node.replaceChildren(...curves.map(({ label, n, muted }, i) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.style.setProperty("--own", `var(--c${(i % 6) + 1})`);
+      button.style.setProperty("--own", muted ? "var(--muted)" : `var(--c${(i % 6) + 1})`);
       button.dataset.dash = DASHES[Math.floor(i / 6) % 3];
-      button.append(label);
+      button.append(`${label || "curve"}${count(n)}`);
       button.setAttribute("aria-pressed", "true");
       button.title = "show or hide";
       button.addEventListener("click", () => {
@@ -175,8 +175,7 @@ const charts = (() => {
         ...marks((lines || []).filter(({ y }) => y != null), colours, asked),
       }),
     });
-    const labels = curves.map(({ label, n }) => `${label || "curve"}${count(n)}`);
-    legend(figure.querySelector(".legend"), labels, hidden, () => draw(node, make));
+    legend(figure.querySelector(".legend"), curves, hidden, () => draw(node, make));
     draw(node, make);
   }
 
