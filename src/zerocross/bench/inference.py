@@ -214,10 +214,11 @@ def measure_network(
     x = torch.randn(batch, *size)
     network, twin = models.create(name).eval(), models.create(name, binarize="none").eval()
     graph = pack(network, size).graph
-    packed, alone = Model(graph, threads), Model(graph)
+    packed = Model(graph, threads)
     array = x.numpy()
     contenders: dict[str, Callable[[], Any]] = {"zerocross": lambda: packed(array)}
     if threads > 1:
+        alone = Model(graph)
         contenders["zerocross-1"] = lambda: alone(array)
     contenders |= {"eager": lambda: network(x), "twin-eager": lambda: twin(x)}
     if compile_:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from itertools import pairwise, zip_longest
 
 from zerocross.experiments import curves, fig3, scales, style
@@ -133,6 +134,10 @@ def _flat(data: Data) -> Verdict:
     return Verdict(spread <= noise, told)
 
 
+def _listed(numbers: Iterable[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers)
+
+
 def settings(scale: Scale) -> list[Setting]:
     """What was set."""
     return [
@@ -143,18 +148,8 @@ def settings(scale: Scale) -> list[Setting]:
         ),
         scales.setting("(c)", "starts at 0 (the smallest number, with a random sign)", "Section 4", stated=True),
         scales.setting("lr * weight decay", ALPHA, "held constant, Section 4", stated=True),
-        scales.setting("lr", ", ".join(f"{rate:g}" for rate in RATES[scale]), "unsaid; steps of 16 change no rounding"),
-        *(
-            [
-                scales.setting(
-                    "lr of (a) and (b), further",
-                    ", ".join(f"{rate:g}" for rate in more),
-                    "where (a) feels the clipping",
-                )
-            ]
-            if (more := BEYOND[scale])
-            else []
-        ),
+        scales.setting("lr of (c)", _listed(rates(scale, "c")), "unsaid; steps of 16 change no rounding"),
+        scales.setting("lr of (a) and (b)", _listed(rates(scale, "a")), "as far as (a) needs to feel the clipping"),
         scales.setting("start of (a) and (b)", f"standard deviation {START}", "unsaid; about torch's own"),
         scales.setting(
             "seeds", f"{SEEDS[scale]} at lr 1 of (c), 1 elsewhere" if scale != "paper" else SEEDS[scale], "ours"
@@ -189,7 +184,7 @@ ARTEFACT = Artefact(
         "reduced": "All kinds were first run at the rates of (c) alone. (a) rose up to the last of them, so that the "
         "first claim failed: a latent weight feels the clipping only when it has gone from its start to 1, which takes "
         "a large lr in so few updates. Two rates beyond were added to see whether (a) then falls, and (b) does not. "
-        "All points but lr 1 of (c) are one seed: that (b) is above (c) from 256 on, by up to twice the seeds' noise, "
-        "may be chance, since there the start counts for little."
+        "All points but lr 1 of (c) are one seed: that (b) is above the mean of (c) from 256 on, by up to twice the "
+        "seeds' noise, may be chance, since there the start counts for little."
     },
 )

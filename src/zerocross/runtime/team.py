@@ -61,8 +61,8 @@ class _Shared:
     """What the threads of a team hold; it outlives the team until the last of them has ended."""
 
     def __init__(self, size: int, run: Run) -> None:
-        names = ("call", "done", "ready", "flags")  # a flag for each thread
-        self._jobs, places = aligned((size + 1) * JOB.itemsize).view(JOB), aligned((len(names) + size) * FLAG_BYTES)
+        names = ("call", "done", "ready", "flags")  # the last stands for a flag of each thread
+        self._jobs, places = aligned((size + 1) * JOB.itemsize).view(JOB), aligned((len(names) - 1 + size) * FLAG_BYTES)
         for number, name in enumerate(names):
             self._jobs[name] = places.ctypes.data + number * FLAG_BYTES
         self._jobs["others"][0] = size - 1
