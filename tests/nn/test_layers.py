@@ -17,6 +17,7 @@ CHOICES = [
     ("theta", "learned"),
     ("latent", "none"),
     ("latent", "channel_mean"),
+    ("latent", "magnitude_aware"),
     ("latent", "learned"),
 ]
 CONVOLUTIONS = [
@@ -33,7 +34,7 @@ def seed():
 
 
 def scale_of(layer):
-    if layer.scaling == "channel_mean":
+    if layer.scaling in {"channel_mean", "magnitude_aware"}:
         return layer.weight.detach().abs().flatten(1).mean(1)
     return layer.scale.detach() if layer.scaling == "learned" else torch.ones(len(layer.weight))
 
@@ -103,11 +104,12 @@ def test_gradient_of_latent_weights_stops_beyond_one_where_clipped():
         assert layer.weight.grad.tolist() == [expected]
 
 
-def test_channel_mean_scales_the_gradient_and_receives_none():
-    layer = BinaryLinear(4, 1, weights="latent", scale="channel_mean")
+@pytest.mark.parametrize(("scale", "factor"), [("channel_mean", 1.0), ("magnitude_aware", 0.3)])
+def test_mean_scales_differ_in_their_gradient_and_receive_none(scale, factor):
+    layer = BinaryLinear(4, 1, weights="latent", scale=scale)
     layer.weight.data.copy_(torch.tensor([[-0.1, -0.2, 0.3, 0.6]]))
     layer(torch.tensor([1.0, 2, 3, 4])).sum().backward()
-    torch.testing.assert_close(layer.weight.grad, 0.3 * torch.tensor([[1.0, 2, 3, 4]]))
+    torch.testing.assert_close(layer.weight.grad, factor * torch.tensor([[1.0, 2, 3, 4]]))
 
 
 def test_learned_scale_receives_a_gradient():

@@ -41,9 +41,8 @@ def gradients() -> torch.Tensor:
 
 
 def channel_mean(w: np.ndarray, grad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """ReActNet's weight: the sign times the filter's mean magnitude (no gradient), stopped beyond 1."""
-    scale = np.abs(w).mean(1, keepdims=True)
-    return signs(w) * scale, grad * scale * (np.abs(w) <= 1)
+    """ReActNet's weight: the sign times the filter's mean magnitude; its gradient passes unscaled, stopped beyond 1."""
+    return signs(w) * np.abs(w).mean(1, keepdims=True), grad * (np.abs(w) <= 1)
 
 
 def latent_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinear) -> np.ndarray:

@@ -16,10 +16,11 @@ from torch.nn import functional as F
 
 from zerocross.nn.binarizers import BINARIZERS, Binarizer
 from zerocross.nn.checks import check_choice
-from zerocross.nn.sign import check_surrogate, sign
+from zerocross.nn.sign import check_surrogate, scale_forward, sign
 
 WEIGHTS = ("theta", "latent")
-SCALES = ("none", "channel_mean", "learned")
+SCALES = ("none", "channel_mean", "magnitude_aware", "learned")
+MEAN_SCALES = ("channel_mean", "magnitude_aware")  # both compute with mean|w|; they differ in their gradient
 
 
 def check_binarizer(binarizer: str, weights: str, scale: str, weight_surrogate: str) -> None:
@@ -54,9 +55,9 @@ class _BinaryWeight(nn.Module):
         check_surrogate(weight_surrogate)
         if sign_input is not None:
             check_surrogate(sign_input)
-        if weights == "theta" and scale == "channel_mean":
+        if weights == "theta" and scale in MEAN_SCALES:
             raise ValueError(
-                "scale = 'channel_mean' with weights = 'theta': the mean of |-1| and |+1| is always 1; "
+                f"scale = {scale!r} with weights = 'theta': the mean of |-1| and |+1| is always 1; "
                 "use scale='none' or 'learned', or weights='latent'"
             )
         if binarizer is not None:
@@ -111,7 +112,8 @@ class _BinaryWeight(nn.Module):
         shape = (-1,) + (1,) * (binary.dim() - 1)
         if self.scale is not None:
             return binary * self.scale.view(shape)
-        return binary * self.weight.detach().abs().flatten(1).mean(1).view(shape)
+        mean = self.weight.detach().abs().flatten(1).mean(1).view(shape)
+        return binary * mean if self.scaling == "magnitude_aware" else scale_forward(binary, mean)
 
     def before_sign(self) -> Tensor:
         """Return the real tensor whose sign the layer computes with: the weight, or what a binarizer makes of it."""
@@ -144,8 +146,11 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         bias: a real bias per output channel; it starts at 0.
         weights: ``"theta"``: `weight` itself holds -1 and +1, random at the start; ``"latent"``: it is real, uniform
             within +-init_scale at the start, and the layer computes with its sign.
-        scale: ``"none"``; ``"channel_mean"``: times the mean of abs(weight) per output channel, through which no
-            gradient flows (latent weights only); ``"learned"``: times a parameter per output channel, 1 at the start.
+        scale: ``"none"``; ``"channel_mean"``: times the mean of abs(weight) per output channel, with the gradient
+            passed to the latent weight unscaled, as in the published code of Bi-Real Net and ReActNet (latent weights
+            only); ``"magnitude_aware"``: the same forward, with the gradient multiplied by that mean, as in Bi-Real
+            Net's paper and Larq (latent weights only); ``"learned"``: times a parameter per output channel, 1 at the
+            start. No gradient flows through the mean itself.
         weight_surrogate: the surrogate gradient of a latent weight's sign; ``"clip"`` stops it beyond abs(w) = 1.
         binarizer: None, or a name of `zerocross.nn.BINARIZERS`: a published way from a latent weight to -1 and +1 times
             a scale, in place of the two before.

@@ -76,6 +76,22 @@ class _SignFunction(torch.autograd.Function):
         return grad * SURROGATES[ctx.surrogate](x, changing[0] if changing else ctx.temperature), None, None
 
 
+class _ScaleForwardFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:  # noqa: ARG004 - nothing to save
+        return x * scale
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:  # noqa: ARG004
+        (grad,) = grads
+        return grad, None
+
+
+def scale_forward(x: Tensor, scale: Tensor) -> Tensor:
+    """Return x * scale; the gradient passes to x unscaled, and none passes to the scale."""
+    return cast("Tensor", _ScaleForwardFunction.apply(x, scale))
+
+
 def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.0) -> Tensor:
     """The sign of x in {-1, +1}, zero counted as +1, with a surrogate gradient.
 
