@@ -62,6 +62,8 @@ class Method:
         real: The authors' settings of the real parameters, where they are a part of the method.
         parts: The stages of the method, where it has more than one.
         on_step: Called before each update with (model, step, total), for methods that change with time.
+        revision: Of its arithmetic and settings; raised when a change alters its results, so that results of an older
+            revision are not taken for those of the present one.
     """
 
     summary: str
@@ -74,6 +76,7 @@ class Method:
     real: Mapping[str, Value] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     on_step: OnStep = tell_progress
+    revision: int = 1
 
     @property
     def kind(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 import os
@@ -97,13 +98,14 @@ def command(
     changes |= {"data.validate": "true"} if validate else {}
     changes |= {"sync_bn": "true"} if sync_bn else {}
     config = assign.changed(config, changes)
+    started = _torchrun() or (devices or 1, 1)
+    config = dataclasses.replace(config, processes=started[0] * started[1])
     folder = out or Path("runs") / f"{config.recipe}-{config.method}-seed{config.seed}"
     if results is not None and (taken := results / f"{config.hash}.json").exists():
         raise FileExistsError(f"{taken} already holds the result of this config; move it away, or leave out --results")
 
     from zerocross import train
 
-    started = _torchrun() or (devices or 1, 1)
     where = str(data_dir.resolve()) if data_dir else None
     place = train.Place(where, *started, accelerator or "auto", tensorboard)
     return _report(folder, lambda: train.begin(config, folder, place, show=not quiet), results)

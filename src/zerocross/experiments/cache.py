@@ -50,7 +50,7 @@ def run_all(
     """
     if jobs < 1:
         raise ValueError(f"jobs is {jobs}; it must be at least 1")
-    if place.devices * place.nodes != 1:
+    if place.processes != 1:
         raise ValueError(f"many runs take one device each, not {place.devices} x {place.nodes}; raise jobs instead")
     configs = list(configs)
     wanted = {config.hash: config for config in configs}

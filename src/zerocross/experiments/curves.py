@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from zerocross.experiments.judge import percent
 from zerocross.experiments.session import Result
 
+__all__ = [
+    "accuracy", "curve", "final", "flips", "flips_and_accuracy", "last_flips", "mean_flips", "noise", "panel",
+    "percent", "run_rows",
+]  # fmt: skip
 POINTS = 120  # of a curve over updates: the mean over a block says more than each update
 Curve = dict[str, Any]
 
@@ -116,12 +121,6 @@ def run_rows(groups: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:
         for label, group in groups.items()
         for result in group
     ]
-
-
-def percent(values: Sequence[float]) -> str:
-    """Mean ± sample standard deviation (number of seeds), in per cent."""
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{spread} % (n = {len(values)})"
 
 
 def flips_and_accuracy(made: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:

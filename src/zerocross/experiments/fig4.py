@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
-from collections.abc import Iterable
-from itertools import pairwise, zip_longest
+from typing import Literal
 
-from zerocross.experiments import curves, fig3, scales, style
+from scipy import stats
+
+from zerocross.experiments import curves, judge, scales, style
 from zerocross.experiments.artefact import Artefact, Claim, Data, Scale, Setting, Verdict
 from zerocross.experiments.scales import ALPHA, START
 from zerocross.experiments.session import Session
 from zerocross.train.config import Config
 
-RATES = fig3.FACTORS
-BEYOND = {"smoke": (), "reduced": (4096.0, 65536.0), "paper": ()}  # of (a) and (b): clipping is felt there
-SEEDS = {"smoke": 2, "reduced": 3, "paper": 3}  # at lr 1 of (c), whose noise is that of the seeds; 1 elsewhere
+RATES = {
+    "smoke": (0.1, 1.0, 10.0),
+    "reduced": (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
+    "paper": (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
+}
+SEEDS = {"smoke": 1, "reduced": 3, "paper": 3}
+PRECISION: dict[str, Literal["32", "bf16"]] = {"smoke": "32", "reduced": "bf16", "paper": "32"}
 KINDS = {
     "a": "(a) standard: clipped gradients, scaling",
     "b": "(b) magnitude independent",
@@ -22,36 +28,23 @@ KINDS = {
 }
 
 
-def rates(scale: Scale, kind: str) -> tuple[float, ...]:
-    """The learning rates of a kind."""
-    return RATES[scale] if kind == "c" else (*RATES[scale], *BEYOND[scale])
-
-
 def groups(scale: Scale) -> dict[str, list[Config]]:
     """Kind and lr -> runs."""
     return {
-        f"{kind} lr {rate:g}": scales.seeded(_config(scale, kind, rate), _seeds(scale, kind, rate))
+        f"{kind} lr {rate:g}": scales.seeded(_config(scale, kind, rate), SEEDS[scale])
         for kind in KINDS
-        for rate in rates(scale, kind)
+        for rate in RATES[scale]
     }
-
-
-def _seeds(scale: Scale, kind: str, rate: float) -> int:
-    if scale == "paper" or (kind == "c" and rate == 1):
-        return SEEDS[scale]
-    return 1
 
 
 def _config(scale: Scale, kind: str, rate: float) -> Config:
     optimizer = {"lr": float(rate), "weight_decay": ALPHA / rate, "start": 0.0 if kind == "c" else START}
-    if kind == "a":
-        return scales.varied(
-            scales.base(scale),
-            "latent-sgd",
-            optimizer=optimizer | {"clip_gradient": 1.0},
-            model={"scale": "channel_mean"},
-        )
-    return scales.varied(scales.base(scale), "latent-sgd", optimizer=optimizer)
+    base = dataclasses.replace(scales.base(scale), precision=PRECISION[scale])
+    if kind != "a":
+        return scales.varied(base, "latent-sgd", optimizer=optimizer)
+    return scales.varied(
+        base, "latent-sgd", optimizer=optimizer | {"clip_gradient": 1.0}, model={"scale": "channel_mean"}
+    )
 
 
 def configs(scale: Scale) -> list[Config]:
@@ -62,9 +55,8 @@ def configs(scale: Scale) -> list[Config]:
 def run(scale: Scale, session: Session) -> Data:
     """Train every kind at every lr."""
     made = session.run(groups(scale))
-    asked = {kind: list(rates(scale, kind)) for kind in KINDS}
-    final = {kind: [curves.final(made[f"{kind} lr {rate:g}"]) for rate in asked[kind]] for kind in KINDS}
-    told = [[curves.percent(values) for values in final[kind]] for kind in KINDS]
+    rates = list(RATES[scale])
+    final = {kind: [curves.final(made[f"{kind} lr {rate:g}"]) for rate in rates] for kind in KINDS}
     on = next(iter(made.values()))[0]["evaluated_on"]
     return {
         "panels": [
@@ -72,7 +64,7 @@ def run(scale: Scale, session: Session) -> Data:
                 "Accuracy over the learning rate of the latent weights",
                 "lr (lr * weight decay held constant)",
                 f"{on} accuracy (%), last epoch",
-                [curves.curve(KINDS[kind], asked[kind], final[kind]) for kind in KINDS],
+                [curves.curve(name, rates, final[kind]) for kind, name in KINDS.items()],
                 log="x",
             )
         ],
@@ -80,62 +72,56 @@ def run(scale: Scale, session: Session) -> Data:
             {
                 "title": f"{on} accuracy, last epoch",
                 "columns": ["lr", *KINDS.values()],
-                "rows": [[rate, *row] for rate, *row in zip_longest(asked["a"], *told, fillvalue="")],
+                "rows": [
+                    [rate, *(judge.percent(final[kind][number]) for kind in KINDS)] for number, rate in enumerate(rates)
+                ],
                 "notes": [],
             }
         ],
-        "measured": {"rates": asked["a"], "final": final, "noise": curves.noise([v for k in KINDS for v in final[k]])},
+        "measured": {"rates": rates, "final": final},
         "runs": curves.run_rows(made),
     }
 
 
-def _means(data: Data, kind: str) -> list[float]:
-    return [statistics.fmean(values) for values in data["measured"]["final"][kind]]
-
-
-def _told(data: Data, means: list[float]) -> str:
-    rates = data["measured"]["rates"]
-    # (c) has the first of the rates, perhaps not all.
-    listed = ", ".join(f"{mean:.2f} at {rate:g}" for rate, mean in zip(rates, means, strict=False))
-    noise = data["measured"]["noise"]
-    return f"{listed}; seeds' noise {'unknown' if noise is None else f'{noise:.2f}'}"
+def _figures(data: Data, kind: str) -> tuple[list[list[float]], int, str]:
+    """Accuracies of a kind, the index of its best lr, and both in words, with what is missing for a verdict."""
+    rates, final = data["measured"]["rates"], data["measured"]["final"][kind]
+    means = [statistics.fmean(values) for values in final]
+    figures = ", ".join(f"{judge.percent(values)} at {rate:g}" for rate, values in zip(rates, final, strict=True))
+    short = judge.too_few({f"lr {rate:g}": values for rate, values in zip(rates, final, strict=True)})
+    return final, means.index(max(means)), f"{figures}; {short}" if short else figures
 
 
 def _one_optimum(data: Data) -> Verdict:
-    """Rises to a best lr within the range and falls behind it, by more than the seeds' noise."""
-    means, noise = _means(data, "a"), data["measured"]["noise"]
-    if noise is None:
-        return Verdict(None, f"{_told(data, means)}; one seed each")
-    best = means.index(max(means))
-    inner = 0 < best < len(means) - 1
-    rises = all(later > earlier - noise for earlier, later in pairwise(means[: best + 1]))
-    falls = all(later < earlier + noise for earlier, later in pairwise(means[best:]))
-    clear = max(means[0], means[-1]) < means[best] - 2 * noise
-    return Verdict(inner and rises and falls and clear, _told(data, means))
+    """Rises to a best lr inside the range and falls behind it; both ends are below it beyond the seeds' noise."""
+    final, best, figures = _figures(data, "a")
+    if "not judged" in figures:
+        return Verdict(None, figures)
+    inner = 0 < best < len(final) - 1
+    single = judge.grows(final[: best + 1]) is not False and judge.grows(final[best:][::-1]) is not False
+    ends = all(judge.gain(final[best], final[end]).low > 0 for end in (0, -1))
+    return Verdict(inner and single and ends, figures)
 
 
 def _fails_when_small(data: Data) -> Verdict:
-    means, noise = _means(data, "b"), data["measured"]["noise"]
-    if noise is None:
-        return Verdict(None, f"{_told(data, means)}; one seed each")
-    small = means[0] < max(means) - 3 * noise
-    large = means[-1] > max(means) - 3 * noise
-    return Verdict(small and large, _told(data, means))
+    """The smallest lr is below the best one beyond the seeds' noise, the largest is not."""
+    final, best, figures = _figures(data, "b")
+    if "not judged" in figures:
+        return Verdict(None, figures)
+    small, large = (judge.gain(final[best], final[end]) for end in (0, -1))
+    figures = f"{figures}; the best is above the smallest by {small}, above the largest by {large}"
+    return Verdict(small.low > 0 >= large.low, figures)
 
 
 def _flat(data: Data) -> Verdict:
-    """At the first seed, which all rates share."""
-    firsts = [values[0] for values in data["measured"]["final"]["c"]]
-    noise = data["measured"]["noise"]
-    spread = max(firsts) - min(firsts)
-    told = f"{_told(data, firsts)}; spread {spread:.2f}"
-    if noise is None:
-        return Verdict(None, f"{told}; one seed each")
-    return Verdict(spread <= noise, told)
-
-
-def _listed(numbers: Iterable[float]) -> str:
-    return ", ".join(f"{number:g}" for number in numbers)
+    """The rates' means differ no more than seeds do (one-way analysis of variance, 5 %)."""
+    final, _, figures = _figures(data, "c")
+    if "not judged" in figures:
+        return Verdict(None, figures)
+    if all(values == final[0] for values in final):
+        return Verdict(holds=True, figures=f"{figures}; the same at every rate")
+    p = float(stats.f_oneway(*final).pvalue)
+    return Verdict(p > 1 - judge.CONFIDENCE, f"{figures}; analysis of variance over rates: p = {p:.2f}")
 
 
 def settings(scale: Scale) -> list[Setting]:
@@ -144,16 +130,18 @@ def settings(scale: Scale) -> list[Setting]:
         *scales.shared(scale),
         scales.setting("method", "latent SGD (Eqs. 1-5)", "Section 4", stated=True),
         scales.setting(
-            "(a)", "gradients stopped beyond |w| = 1, scaled by the channel's mean |w|", "Section 4", stated=True
+            "(a)",
+            "gradients stopped beyond |w| = 1, weights scaled by the channel's mean |w|",
+            "Section 4",
+            stated=True,
         ),
+        scales.setting("gradient of (a)", "passes the scale unchanged", "as in the paper's own repository"),
         scales.setting("(c)", "starts at 0 (the smallest number, with a random sign)", "Section 4", stated=True),
         scales.setting("lr * weight decay", ALPHA, "held constant, Section 4", stated=True),
-        scales.setting("lr of (c)", _listed(rates(scale, "c")), "unsaid; steps of 16 change no rounding"),
-        scales.setting("lr of (a) and (b)", _listed(rates(scale, "a")), "as far as (a) needs to feel the clipping"),
+        scales.setting("lr", ", ".join(f"{rate:g}" for rate in RATES[scale]), "unsaid; what one would try"),
         scales.setting("start of (a) and (b)", f"standard deviation {START}", "unsaid; about torch's own"),
-        scales.setting(
-            "seeds", f"{SEEDS[scale]} at lr 1 of (c), 1 elsewhere" if scale != "paper" else SEEDS[scale], "ours"
-        ),
+        scales.setting("precision", PRECISION[scale], "bfloat16 autocast is faster, and as accurate"),
+        scales.setting("seeds", SEEDS[scale], "ours"),
     ]
 
 
@@ -173,18 +161,11 @@ ARTEFACT = Artefact(
             judged_from="reduced",
             paper="sensitive to small lr",
         ),
-        Claim("(c) is flat: its spread is within the seeds' noise", _flat, paper="independent of the learning rate"),
+        Claim("(c) is flat: rates differ no more than seeds do", _flat, paper="independent of the learning rate"),
     ),
     settings=settings,
     configs=configs,
     run=run,
     plot=style.draw,
     paper={"figure": "Fig. 4", "says": "(a) one optimum, (b) sensitive to small learning rates, (c) flat"},
-    findings={
-        "reduced": "All kinds were first run at the rates of (c) alone. (a) rose up to the last of them, so that the "
-        "first claim failed: a latent weight feels the clipping only when it has gone from its start to 1, which takes "
-        "a large lr in so few updates. Two rates beyond were added to see whether (a) then falls, and (b) does not. "
-        "All points but lr 1 of (c) are one seed: that (b) is above the mean of (c) from 256 on, by up to twice the "
-        "seeds' noise, may be chance, since there the start counts for little."
-    },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from zerocross.experiments import curves, scales, style
+from zerocross.experiments import curves, judge, scales, style
 from zerocross.experiments.artefact import Artefact, Claim, Data, Scale, Setting, Verdict
 from zerocross.experiments.fig5 import of_alpha
 from zerocross.experiments.session import Session
@@ -41,7 +41,6 @@ def run(scale: Scale, session: Session) -> Data:
         "measured": {
             "final": final,
             "last_ff": {label: [curves.last_flips(result) for result in group] for label, group in made.items()},
-            "noise": curves.noise(list(final.values())),
         },
         "runs": curves.run_rows(made),
     }
@@ -56,14 +55,8 @@ def _settles(data: Data) -> Verdict:
 
 
 def _ends_higher(data: Data) -> Verdict:
-    """By more than two standard errors of the difference."""
-    final, noise = data["measured"]["final"], data["measured"]["noise"]
-    gain = statistics.fmean(final[WITH]) - statistics.fmean(final[WITHOUT])
-    told = f"{curves.percent(final[WITH])} with decay, {curves.percent(final[WITHOUT])} without"
-    if noise is None:
-        return Verdict(None, f"{told}; one seed each")
-    error = noise * (1 / len(final[WITH]) + 1 / len(final[WITHOUT])) ** 0.5
-    return Verdict(gain > 2 * error, f"{told}; {gain:+.2f} points, standard error {error:.2f}")
+    final = data["measured"]["final"]
+    return judge.above(final[WITH], final[WITHOUT], (WITH, WITHOUT))
 
 
 def settings(scale: Scale) -> list[Setting]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import torch
 
 from zerocross import filters
-from zerocross.experiments import curves, exact, scales, style
+from zerocross.experiments import curves, exact, judge, scales, style
 from zerocross.experiments.artefact import Artefact, Claim, Data, Scale, Setting, Verdict
 from zerocross.experiments.scales import ALPHA
 from zerocross.experiments.session import Session
@@ -90,7 +89,6 @@ def run(scale: Scale, session: Session) -> Data:
         ],
         "measured": {
             "final": final,
-            "noise": curves.noise(list(final.values())),
             "exact": found,
             "torch_discounts": dict(zip(("alpha", "gamma"), true_discounts(), strict=True)),
         },
@@ -140,15 +138,14 @@ def _other_signs(data: Data) -> Verdict:
 
 
 def _same_accuracy(data: Data) -> Verdict:
-    """Means closer than two standard errors of their difference."""
-    final, noise = data["measured"]["final"], data["measured"]["noise"]
-    one, other = final[LATENT], final[FILTER]
-    gap = abs(statistics.fmean(one) - statistics.fmean(other))
-    told = f"{LATENT}: {curves.percent(one)}; {FILTER}: {curves.percent(other)}"
-    if noise is None:
-        return Verdict(None, f"{told}; one seed each")
-    error = noise * (1 / len(one) + 1 / len(other)) ** 0.5
-    return Verdict(gap <= 2 * error, f"{told}; {gap:.2f} points apart, standard error {error:.2f}")
+    """The interval of their difference holds 0."""
+    final = data["measured"]["final"]
+    pair = {name: final[name] for name in (LATENT, FILTER)}
+    figures = "; ".join(f"{name}: {judge.percent(values)}" for name, values in pair.items())
+    if short := judge.too_few(pair):
+        return Verdict(None, f"{figures}; {short}")
+    difference = judge.gain(final[LATENT], final[FILTER])
+    return Verdict(difference.low <= 0 <= difference.high, f"{figures}; {difference}")
 
 
 def settings(scale: Scale) -> list[Setting]:

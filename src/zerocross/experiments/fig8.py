@@ -20,6 +20,8 @@ RUNS = {  # sampler -> searches of each space; the first is the one that claims 
     "reduced": {"botorch": 10, "tpe": 4, "random": 4},
     "paper": {"botorch": 20},
 }
+# The searches of the reduced scale were made with the gradient multiplied by the scale.
+LATENT_SPACE = {"smoke": "latent", "reduced": "latent-magnitude-aware", "paper": "latent"}
 TRIALS = {"smoke": 3, "reduced": 25, "paper": 25}
 WIDTH, EPOCHS, BATCH = 16, 3, 64  # of the reduced scale; see settings()
 
@@ -52,7 +54,7 @@ def base(scale: Scale) -> Config:
 def searches(scale: Scale) -> list[Search]:
     """All searches, one of each kind first."""
     every = [
-        Search(space, sampler, seed, TRIALS[scale], base(scale))
+        Search(LATENT_SPACE[scale] if space == "latent" else space, sampler, seed, TRIALS[scale], base(scale))
         for sampler, runs in RUNS[scale].items()
         for seed in range(runs)
         for space in SPACES
@@ -70,7 +72,7 @@ def run(scale: Scale, session: Session) -> Data:
     )
     groups: dict[str, dict[str, list[Result]]] = {sampler: {space: [] for space in SPACES} for sampler in RUNS[scale]}
     for search, result in zip(asked, made, strict=True):
-        groups[search.sampler][search.space].append(result)
+        groups[search.sampler]["filter" if search.space == "filter" else "latent"].append(result)
     return figures(groups)
 
 

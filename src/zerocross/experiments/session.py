@@ -12,7 +12,7 @@ from typing import Any
 from zerocross import train
 from zerocross.experiments.cache import run_all
 from zerocross.experiments.shelf import Shelf
-from zerocross.train.config import Config
+from zerocross.train.config import ENGINE_REVISION, Config
 from zerocross.train.record import write_json
 
 Groups = Mapping[str, Sequence[Config]]
@@ -83,7 +83,8 @@ class Session:
             about: All that decides the result; plain containers.
             make: Makes it, as plain containers.
         """
-        key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+        decides = {"about": about, "engine": ENGINE_REVISION}
+        key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
         path = self.work / f"{name}-{key}.json"
         if path.exists():
             try:

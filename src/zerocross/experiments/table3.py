@@ -139,18 +139,6 @@ def _stays_binary(data: Data) -> Verdict:
     )
 
 
-def _learns(data: Data) -> Verdict:
-    """The mean of the last third is below that of the first."""
-    found = data["measured"].get("sample")
-    if found is None:
-        return Verdict(None, "the sample is not trained at this scale")
-    third = max(1, len(found["loss"]) // 3)
-    begins, ends = (sum(part) / third for part in (found["loss"][:third], found["loss"][-third:]))
-    return Verdict(
-        ends < begins, f"loss {begins:.2f} in the first third ({found['loss'][0]:.2f} at first), {ends:.2f} in the last"
-    )
-
-
 def _as_published(data: Data) -> Verdict:
     final = data["measured"].get("final")
     if final is None:
@@ -184,11 +172,6 @@ ARTEFACT = Artefact(
     "shows that the recipe runs; the figure itself takes GPUs for days.",
     claims=(
         Claim("On a sample, weights flip, and every one stays -1 or +1", _stays_binary),
-        Claim(
-            "On a sample, the loss falls from the first third to the last",
-            _learns,
-            judged_from="reduced",
-        ),
         Claim(
             "ReActNet-A with the filter reaches 69.7 % within 0.5 points",
             _as_published,

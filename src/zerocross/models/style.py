@@ -22,7 +22,8 @@ class Style:
         binarize: ``"both"``: weights and activations; ``"activations"``: real weights, the first stage of two-step
             training; ``"none"``: the full-precision twin. The last two make no use of the weight settings below.
         weights: ``"theta"`` or ``"latent"``, see `zerocross.nn.BinaryConv2d`.
-        scale: ``"none"``, ``"channel_mean"``, ``"magnitude_aware"`` (latent weights only) or ``"learned"``; adds a key when learned.
+        scale: ``"none"``, ``"channel_mean"`` or ``"magnitude_aware"`` (latent weights only), or ``"learned"``, which
+            adds a key.
         weight_surrogate: the surrogate gradient of a latent weight's sign.
         binarizer: None, or a name of `zerocross.nn.BINARIZERS` in place of scale and weight_surrogate (latent weights).
         init_scale: > 0, the range of the latent start.

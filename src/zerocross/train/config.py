@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from zerocross import methods
+from zerocross import methods, models
 from zerocross.methods import Value
 from zerocross.nn.checks import did_you_mean
 from zerocross.optim.schedule import Schedule, Shape
 
 Binarize = Literal["both", "activations", "none"]
+
+ENGINE_REVISION = 1
+"""Of all arithmetic that runs share: data, batches, loop, layers, evaluation. Raised when a change alters results."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class Real:
 
 @dataclass(frozen=True)
 class Config:
-    """All that decides the result of a run, and nothing else (no paths, no device count).
+    """All that decides the result of a run, and nothing else (no paths, no kind of device).
 
     Args:
         recipe: The name under which it is listed.
@@ -135,6 +138,7 @@ class Config:
         log_every: Updates between two lines of metrics; flips are counted on these updates.
         checkpoint_every: Updates between two checkpoints; one is written at the end of every epoch, too.
         sync_bn: Batch statistics over all devices (CUDA only).
+        processes: How many train together, one device each: batch statistics and the order of batches depend on it.
     """
 
     recipe: str = "custom"
@@ -154,11 +158,12 @@ class Config:
     log_every: int = 10
     checkpoint_every: int = 500
     sync_bn: bool = False
+    processes: int = 1
 
     def __post_init__(self) -> None:
         _check_types(self, "")
         object.__setattr__(self, "optimizer", methods.hyperparameters(self.method, self.optimizer))
-        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
+        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every", "processes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.batch_size % self.accumulate:
@@ -181,9 +186,19 @@ class Config:
         return build_part(Real, {**dataclasses.asdict(self.real), **stage.real}, "real.")
 
     @property
+    def revision(self) -> dict[str, int]:
+        """The revision of the arithmetic that this run would be computed with, by what it belongs to."""
+        return {"engine": ENGINE_REVISION, "method": methods.get(self.method).revision}
+
+    @property
     def hash(self) -> str:
-        """Sixteen hex digits of what decides the result: the name of its file in results/runs/."""
-        decides = {k: v for k, v in to_dict(self).items() if k not in {"recipe", "checkpoint_every"}}
+        """Sixteen hex digits of what decides the result: the name of its file in results/runs/.
+
+        Options of the network count with their defaults resolved, and the arithmetic by its revision: a result that
+        was computed otherwise is never found under this name.
+        """
+        decides = {k: v for k, v in to_dict(resolved(self)).items() if k not in {"recipe", "checkpoint_every"}}
+        decides["revision"] = self.revision
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -201,6 +216,25 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     if "stages" in values:
         values["stages"] = tuple(build_part(Stage, stage, "stages.") for stage in values["stages"])
     return build_part(Config, values, "")
+
+
+def resolved(config: Config) -> Config:
+    """The same run with every option of its network written out, so that a later default cannot change its meaning.
+
+    What the data decide (`classes`) and what the stages decide (`binarize`) are left to them.
+    """
+    return dataclasses.replace(
+        config, model=dataclasses.replace(config.model, options={**_options(config), **config.model.options})
+    )
+
+
+def _options(config: Config) -> dict[str, Value]:
+    """The network's options where the config sets none: the model's defaults, then the method's."""
+    if config.model.name not in models.names():
+        return {}  # refused where the network is built, with the names that there are
+    defaults = {k: v for k, v in models.options(config.model.name).items() if k not in {"classes", "binarize"}}
+    own = methods.get(config.method).model_options
+    return {**defaults, **{k: v for k, v in own.items() if k in defaults}}
 
 
 def with_epochs(config: Config, epochs: int) -> Config:
@@ -224,7 +258,11 @@ def with_method(config: Config, name: str) -> Config:
     if method.parts:
         stages = _stages_of(method.parts, sum(stage.epochs for stage in stages))
     real = build_part(Real, {**dataclasses.asdict(config.real), **method.real}, "real.")
-    return dataclasses.replace(config, method=name, optimizer={}, real=real, stages=stages)
+    # What the old method asked of the network, written out by `resolved`, does not go along.
+    default = _options(config)
+    options = {k: v for k, v in config.model.options.items() if k not in default or default[k] != v}
+    model = dataclasses.replace(config.model, options=options)
+    return dataclasses.replace(config, method=name, model=model, optimizer={}, real=real, stages=stages)
 
 
 def two_step(config: Config) -> Config:

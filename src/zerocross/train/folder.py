@@ -28,6 +28,11 @@ class Place:
     accelerator: str = "auto"
     tensorboard: bool = False
 
+    @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return self.devices * self.nodes
+
 
 def read_config(folder: Path) -> Config:
     """The config of a run folder."""

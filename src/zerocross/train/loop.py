@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -88,6 +89,7 @@ def fit(
         raise ValueError("a model of your own goes with a single stage: later stages build theirs from config.model")
     fabric = fabric or make_fabric(config)
     fabric.launch()
+    config = dataclasses.replace(config, processes=fabric.world_size)
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
     state, damaged = checkpoint.newest(folder / "checkpoints") if folder is not None else (None, [])

@@ -16,7 +16,7 @@ from zerocross.data.dataset import Dataset
 from zerocross.files import write_whole
 from zerocross.train import checkpoint
 from zerocross.train.build import build_model, check
-from zerocross.train.config import Config, to_dict
+from zerocross.train.config import Config, resolved, to_dict
 from zerocross.train.folder import Place, read_config, read_json, read_place
 from zerocross.train.loop import Fitted, LostPeerError, fit, make_fabric
 from zerocross.train.picture import draw
@@ -40,8 +40,9 @@ def begin(config: Config, folder: Path, place: Place | None = None, *, show: boo
         raise FileExistsError(
             f"{folder} already holds a run; go on with it by --resume {folder}, or choose another folder by --out"
         )
+    config = resolved(dataclasses.replace(config, processes=place.processes))
     dataset, teacher, fabric = _gather(config, place)
-    check(config, dataset, place.devices * place.nodes)
+    check(config, dataset, place.processes)
     fabric.launch()
     if fabric.is_global_zero:
         write_json(folder / "place.json", dataclasses.asdict(place))
@@ -117,6 +118,7 @@ def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) ->
     return {
         "hash": config.hash,
         "config": to_dict(config),
+        "revision": config.revision,
         "evaluated_on": dataset.evaluated_on,
         "data": dataset.source,
         "final": {key: fitted.scores[key] for key in ("top1", "top5", "loss")},

@@ -2,7 +2,8 @@
 
 The paper searches six settings of latent weights (its Table 1 without learning-rate decay) and two of the filter; it
 does not say within which ranges. These are ours: two decades and more around what the literature uses, with the latent
-range of lr * weight_decay covering that of alpha.
+range of lr * weight_decay covering that of alpha. "latent" scales as published code does, with the gradient passed
+unscaled; "latent-magnitude-aware" multiplies the gradient by the scale, as Larq does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,22 @@ from types import MappingProxyType
 
 from zerocross.tune.space import Parameter, Space, read
 
+
+def _latent(scale: str) -> Space:
+    """Six settings of latent weights, with or without this scaling."""
+    return Space(
+        (
+            Parameter("optimizer.lr", 1e-3, 10.0, log=True),
+            Parameter("optimizer.start", 1e-4, 1.0, log=True),
+            Parameter("optimizer.gamma", 1e-2, 1.0, log=True),  # 1 - momentum
+            Parameter("optimizer.weight_decay", 1e-6, 1e-1, log=True),
+            Parameter("model.options.scale", choices=("none", scale)),
+            Parameter("optimizer.clip", choices=(None, 1.0)),
+        ),
+        fixed={"method": "latent-sgd"},
+    )
+
+
 SPACES: Mapping[str, Space] = MappingProxyType(
     {
         "filter": Space(
@@ -22,17 +39,8 @@ SPACES: Mapping[str, Space] = MappingProxyType(
             ),
             fixed={"method": "filter"},
         ),
-        "latent": Space(
-            (
-                Parameter("optimizer.lr", 1e-3, 10.0, log=True),
-                Parameter("optimizer.start", 1e-4, 1.0, log=True),
-                Parameter("optimizer.gamma", 1e-2, 1.0, log=True),  # 1 - momentum
-                Parameter("optimizer.weight_decay", 1e-6, 1e-1, log=True),
-                Parameter("model.options.scale", choices=("none", "channel_mean")),
-                Parameter("optimizer.clip", choices=(None, 1.0)),
-            ),
-            fixed={"method": "latent-sgd"},
-        ),
+        "latent": _latent("channel_mean"),
+        "latent-magnitude-aware": _latent("magnitude_aware"),
     }
 )
 
