@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zerocross import methods
+from zerocross import methods, models
 from zerocross.train import Config, Data, Model, Real, Stage, Task, changed, from_dict, to_dict, with_method
+from zerocross.train.config import resolved
 from zerocross.train.recipes import RECIPES, get
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
@@ -71,9 +72,38 @@ def test_hash_does_not_depend_on_how_a_number_is_written() -> None:
     assert Config(optimizer={"alpha": 1e-3}).hash == Config().hash  # the default, said aloud
 
 
+def test_hash_knows_options_processes_and_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config()
+    said_aloud = dataclasses.replace(config, model=Model(options={"activation": None, "width": 32}))
+    assert said_aloud.hash == config.hash == resolved(config).hash
+    assert dataclasses.replace(config, processes=2).hash != config.hash
+    before = config.hash
+    monkeypatch.setattr("zerocross.train.config.ENGINE_REVISION", 99)
+    assert config.hash != before
+    monkeypatch.undo()
+    row = dataclasses.replace(methods.METHODS["filter"], revision=99)
+    monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "filter": row})
+    assert config.hash != before
+
+
+def test_a_default_of_the_network_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another default is another run: it never finds the result of the old one."""
+    before = Config().hash
+    options = models.options("digits_net")
+    monkeypatch.setattr(models, "options", lambda name: {**options, "width": 64})
+    assert Config().hash != before
+
+
+def test_another_method_takes_its_own_options_after_resolving() -> None:
+    config = resolved(Config())
+    latent = with_method(config, "torch-sgd")
+    assert latent.hash == with_method(Config(), "torch-sgd").hash
+    assert resolved(latent).model.options["weights"] == "latent"
+
+
 def test_hash_is_the_same_in_every_version() -> None:
     """The names of published results hang on it: a change here is a change of their names."""
-    assert Config().hash == "d9e1698b3052dd84"
+    assert Config().hash == "c5ea24e840b77441"
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

@@ -18,6 +18,7 @@ def command(
     ),
 ) -> None:
     """Turn results into one HTML page: claims, interactive figures, and a filter explorer. It needs no network."""
+    from zerocross.experiments.stale import missing_runs
     from zerocross.report import page
     from zerocross.report.results import read
     from zerocross.report.sections import claims_of
@@ -27,6 +28,12 @@ def command(
     page.write(out, page.build(found))
     for line in found.left_out:
         typer.echo(f"left out: {line}")
+    for artefact in found.artefacts:
+        if missing := missing_runs(artefact, results / "runs"):
+            typer.echo(
+                f"stale: {artefact['name']} stands on {_count(missing, 'run')} that {results / 'runs'} does not hold "
+                f"for the present code, {missing[0]} for one; run: {artefact['command']}"
+            )
     claims = [claim.get("holds") for artefact in found.artefacts for claim in claims_of(artefact)]
     typer.echo(
         f"{out}: {_count(found.artefacts, 'artefact')}, {_count(claims, 'claim')} ({claims.count(True)} hold, "

@@ -9,11 +9,33 @@ import typer
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that holds run folders.")] = Path("runs"),
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="A folder that holds run folders. Default: runs.")
+    ] = None,
+    stale: Annotated[
+        bool,
+        typer.Option(
+            "--stale", metavar="", help="List results (DIR/HASH.json) that the present code would compute otherwise."
+        ),
+    ] = False,
+    migrate: Annotated[
+        bool,
+        typer.Option("--migrate", metavar="", help="Rename results whose config has new fields but the same meaning."),
+    ] = False,
 ) -> None:
-    """List the runs in a folder: what was trained, how far it is, and how well it did."""
+    """List the runs in a folder: what was trained, how far it is, and how well it did.
+
+    With --stale or --migrate, DIR holds finished results, by default results/runs.
+    """
     from zerocross.nn.tables import text_table
 
+    if stale or migrate:
+        results = folder or Path("results/runs")
+        if not results.is_dir():
+            raise FileNotFoundError(f"there is no folder {results}; results are made by: zerocross train --results DIR")
+        _migrate(results) if migrate else _stale(results)
+        return
+    folder = folder or Path("runs")
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; runs are made by: zerocross train")
     found = sorted({path.parent for path in folder.rglob("config.json")})
@@ -22,6 +44,29 @@ def command(
     rows = [_row(run, str(run.relative_to(folder))) for run in found]
     header = ["run", "data", "model", "method", "state", "seed", "epochs", "accuracy %", "FF ratio"]
     typer.echo(text_table(header, rows, right=4))
+
+
+def _stale(results: Path) -> None:
+    from zerocross.experiments.stale import stale
+    from zerocross.nn.tables import text_table
+
+    found = stale(results)
+    count = len(list(results.glob("*.json")))
+    if found:
+        rows = [[e.path.name, e.method or "-", "-" if e.seed is None else str(e.seed), e.reason] for e in found]
+        typer.echo(text_table(["result", "method", "seed", "why it is stale"], rows, right=4))
+    hint = "; rename them with: zerocross runs --migrate" if any(e.migratable for e in found) else ""
+    typer.echo(f"{len(found)} of {count} results in {results} are stale{hint}")
+
+
+def _migrate(results: Path) -> None:
+    from zerocross.experiments.stale import migrate, stale
+
+    moved = list(migrate(results))
+    for old, new in moved:
+        typer.echo(f"{old.name} -> {new.name}")
+    left = len(stale(results))
+    typer.echo(f"{len(moved)} results renamed; {left} are of another revision and must be trained again")
 
 
 def _row(run: Path, name: str) -> list[str]:

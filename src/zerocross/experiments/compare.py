@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from zerocross import methods
+from zerocross.experiments.stale import check_revisions
 from zerocross.train import assign, recipes
 from zerocross.train.config import Config, two_step, with_epochs, with_method
 from zerocross.train.record import provenance
@@ -82,6 +83,7 @@ def summarise(results: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, A
         results: From run_all: results, and failures.
         about: More to say at the top (the command, for one).
     """
+    check_revisions(result for result in results if "failed" not in result)
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for result in sorted(results, key=lambda each: each["config"]["seed"]):
         groups.setdefault(result["config"]["method"], []).append(result)

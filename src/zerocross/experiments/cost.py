@@ -25,7 +25,7 @@ _IMAGES = {
     "imagenet": ((1_281_167, 50_000), (1_230_000, 51_000)),
 }
 # Measured on one core of a common server CPU: multiply-accumulates a second, and what a run takes besides.
-_EAGER, _COMPILED = 17e9, 39e9
+_EAGER, _COMPILED, _COMPILED_BF16 = 17e9, 39e9, 80e9
 _BESIDES, _BESIDES_COMPILED = 2.0, 30.0
 
 
@@ -64,7 +64,9 @@ def by_arithmetic(config: Config) -> float:
     epochs = sum(stage.epochs for stage in config.stages)
     macs = (3 * train + evaluated) * epochs * _macs(config.model.name, tuple(sorted(config.model.options.items())))
     compiled = config.compile == "on" or (config.compile == "auto" and macs / _EAGER > 400)
-    return macs / (_COMPILED if compiled else _EAGER) + (_BESIDES_COMPILED if compiled else _BESIDES)
+    if not compiled:
+        return macs / _EAGER + _BESIDES
+    return macs / (_COMPILED_BF16 if config.precision == "bf16" else _COMPILED) + _BESIDES_COMPILED
 
 
 @cache

@@ -12,7 +12,7 @@ from zerocross.experiments.judge import percent
 from zerocross.experiments.session import Result
 
 __all__ = [
-    "accuracy", "curve", "final", "flips", "flips_and_accuracy", "last_flips", "mean_flips", "noise", "panel",
+    "accuracy", "curve", "final", "flips", "flips_and_accuracy", "last_flips", "mean_flips", "panel",
     "percent", "run_rows",
 ]  # fmt: skip
 POINTS = 120  # of a curve over updates: the mean over a block says more than each update
@@ -94,15 +94,6 @@ def last_flips(result: Result, share: float = 0.02) -> float:
 def final(group: Sequence[Result]) -> list[float]:
     """Accuracy after the last epoch, of each seed."""
     return [result["final"]["top1"] for result in group]
-
-
-def noise(groups: Sequence[Sequence[float]]) -> float | None:
-    """The seeds' noise: the standard deviation within groups, pooled; None where no group has two values."""
-    wide = [group for group in groups if len(group) > 1]
-    if not wide:
-        return None
-    within = sum(statistics.variance(group) * (len(group) - 1) for group in wide)
-    return (within / sum(len(group) - 1 for group in wide)) ** 0.5
 
 
 def run_rows(groups: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:

@@ -14,12 +14,13 @@ from zerocross.experiments.scales import ALPHA, START
 from zerocross.experiments.session import Session
 from zerocross.train.config import Config
 
+# Powers of two near 1e-3, 1e-2, 0.1, 1, 10, 100: scaling by them changes no rounding, so (c) can be equal to the bit.
 RATES = {
-    "smoke": (0.1, 1.0, 10.0),
-    "reduced": (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
-    "paper": (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
+    "smoke": (2**-3, 1.0, 2**3),
+    "reduced": (2**-10, 2**-7, 2**-3, 1.0, 2**3, 2**7),
+    "paper": (2**-10, 2**-7, 2**-3, 1.0, 2**3, 2**7),
 }
-SEEDS = {"smoke": 1, "reduced": 3, "paper": 3}
+SEEDS = {"smoke": {"a": 1, "b": 1, "c": 1}, "reduced": {"a": 3, "b": 3, "c": 1}, "paper": {"a": 3, "b": 3, "c": 3}}
 PRECISION: dict[str, Literal["32", "bf16"]] = {"smoke": "32", "reduced": "bf16", "paper": "32"}
 KINDS = {
     "a": "(a) standard: clipped gradients, scaling",
@@ -31,7 +32,7 @@ KINDS = {
 def groups(scale: Scale) -> dict[str, list[Config]]:
     """Kind and lr -> runs."""
     return {
-        f"{kind} lr {rate:g}": scales.seeded(_config(scale, kind, rate), SEEDS[scale])
+        f"{kind} lr {rate:.3g}": scales.seeded(_config(scale, kind, rate), SEEDS[scale][kind])
         for kind in KINDS
         for rate in RATES[scale]
     }
@@ -56,7 +57,7 @@ def run(scale: Scale, session: Session) -> Data:
     """Train every kind at every lr."""
     made = session.run(groups(scale))
     rates = list(RATES[scale])
-    final = {kind: [curves.final(made[f"{kind} lr {rate:g}"]) for rate in rates] for kind in KINDS}
+    final = {kind: [curves.final(made[f"{kind} lr {rate:.3g}"]) for rate in rates] for kind in KINDS}
     on = next(iter(made.values()))[0]["evaluated_on"]
     return {
         "panels": [
@@ -87,8 +88,8 @@ def _figures(data: Data, kind: str) -> tuple[list[list[float]], int, str]:
     """Accuracies of a kind, the index of its best lr, and both in words, with what is missing for a verdict."""
     rates, final = data["measured"]["rates"], data["measured"]["final"][kind]
     means = [statistics.fmean(values) for values in final]
-    figures = ", ".join(f"{judge.percent(values)} at {rate:g}" for rate, values in zip(rates, final, strict=True))
-    short = judge.too_few({f"lr {rate:g}": values for rate, values in zip(rates, final, strict=True)})
+    figures = ", ".join(f"{judge.percent(values)} at {rate:.3g}" for rate, values in zip(rates, final, strict=True))
+    short = judge.too_few({f"lr {rate:.3g}": values for rate, values in zip(rates, final, strict=True)})
     return final, means.index(max(means)), f"{figures}; {short}" if short else figures
 
 
@@ -116,10 +117,10 @@ def _fails_when_small(data: Data) -> Verdict:
 def _flat(data: Data) -> Verdict:
     """The rates' means differ no more than seeds do (one-way analysis of variance, 5 %)."""
     final, _, figures = _figures(data, "c")
+    if all(values == final[0] for values in final):
+        return Verdict(holds=True, figures=f"{figures.partition('; not judged')[0]}; the same at every rate")
     if "not judged" in figures:
         return Verdict(None, figures)
-    if all(values == final[0] for values in final):
-        return Verdict(holds=True, figures=f"{figures}; the same at every rate")
     p = float(stats.f_oneway(*final).pvalue)
     return Verdict(p > 1 - judge.CONFIDENCE, f"{figures}; analysis of variance over rates: p = {p:.2f}")
 
@@ -138,10 +139,12 @@ def settings(scale: Scale) -> list[Setting]:
         scales.setting("gradient of (a)", "passes the scale unchanged", "as in the paper's own repository"),
         scales.setting("(c)", "starts at 0 (the smallest number, with a random sign)", "Section 4", stated=True),
         scales.setting("lr * weight decay", ALPHA, "held constant, Section 4", stated=True),
-        scales.setting("lr", ", ".join(f"{rate:g}" for rate in RATES[scale]), "unsaid; what one would try"),
+        scales.setting(
+            "lr", ", ".join(f"{rate:.3g}" for rate in RATES[scale]), "unsaid; what one would try, near decades"
+        ),
         scales.setting("start of (a) and (b)", f"standard deviation {START}", "unsaid; about torch's own"),
         scales.setting("precision", PRECISION[scale], "bfloat16 autocast is faster, and as accurate"),
-        scales.setting("seeds", SEEDS[scale], "ours"),
+        scales.setting("seeds", ", ".join(f"{n} of ({kind})" for kind, n in SEEDS[scale].items()), "ours"),
     ]
 
 

@@ -32,7 +32,7 @@ def groups(scale: Scale) -> dict[str, list[Config]]:
     """Two pairs that should be one each."""
     base = scales.base(scale)
     alpha, gamma = true_discounts()
-    # lr 1 and not 0.1, so that Figure 4 has made these runs already: (c) says that it makes no difference.
+    # lr 1 and not 0.1: Figure 4 (c) says that it makes no difference.
     latent = scales.varied(base, "latent-sgd", optimizer={"lr": 1.0, "weight_decay": ALPHA, "start": 0.0})
     torchs = scales.varied(
         base,

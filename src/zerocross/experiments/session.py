@@ -12,6 +12,7 @@ from typing import Any
 from zerocross import train
 from zerocross.experiments.cache import run_all
 from zerocross.experiments.shelf import Shelf
+from zerocross.experiments.stale import check_revisions
 from zerocross.train.config import ENGINE_REVISION, Config
 from zerocross.train.record import write_json
 
@@ -72,6 +73,7 @@ class Session:
         )
         if failed := [f"{labels[result['hash']]}: {result['failed']}" for result in made if "failed" in result]:
             raise train.RunError(f"{len(failed)} of {len(made)} runs failed: {'; '.join(failed)}")
+        check_revisions(made)
         found = {result["hash"]: result for result in made}
         return {label: [found[config.hash] for config in configs] for label, configs in groups.items()}
 

@@ -75,13 +75,27 @@ def migrate(results: Path) -> Iterator[tuple[Path, Path]]:
         yield each.path, path
 
 
-def unknown_runs(document: Mapping[str, Any], results: Path) -> list[str]:
-    """What an artefact or a comparison stands on that is not among the present results: "method seed N (hash)"."""
-    return [
-        f"{run['label']}, seed {run['seed']} ({run['hash']})" for run in _missing(document["data"]["runs"], results)
-    ]
+def check_revisions(results: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse results of different revisions, or of another than the present code's, naming them."""
+    old = []
+    for result in results:
+        config = from_dict(result["config"])
+        was = result.get("revision", FIRST_REVISION)
+        if was != config.revision:
+            old.append(f"{config.method}, seed {config.seed} ({result['hash']}: {was}, now {config.revision})")
+    if old:
+        raise ValueError(
+            f"{len(old)} results are of another revision: {'; '.join(old[:5])}{' ...' * (len(old) > 5)}; list them "
+            "with zerocross runs --stale, remove them, and run the command again"
+        )
 
 
-def _missing(runs: Iterable[Mapping[str, Any]], results: Path) -> list[Mapping[str, Any]]:
+def missing_runs(document: Mapping[str, Any], results: Path) -> list[str]:
+    """The trainings behind an artefact that are not among the present results: removed, renamed, or stale."""
     old = {each.path.stem for each in stale(results)}
-    return [run for run in runs if run["hash"] in old or not (results / f"{run['hash']}.json").exists()]
+    runs = (run for run in document["data"]["runs"] if "evaluated_on" in run)
+    return [
+        f"{run['label']}, seed {run['seed']} ({run['hash']})"
+        for run in runs
+        if run["hash"] in old or not (results / f"{run['hash']}.json").exists()
+    ]

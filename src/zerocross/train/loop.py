@@ -94,7 +94,10 @@ def fit(
     folder = Path(folder) if folder is not None else None
     state, damaged = checkpoint.newest(folder / "checkpoints") if folder is not None else (None, [])
     if state and state["config"] != config.hash:
-        raise ValueError(f"{folder} holds checkpoints of a run with other settings; choose another folder")
+        raise ValueError(
+            f"{folder} holds checkpoints of a run with other settings, or of another revision of this package; choose "
+            "another folder, or resume with the version that began it"
+        )
     position = Position(**state["position"]) if state else Position()
     record = Record(folder, state["record"] if state else None, write=main, tensorboard=tensorboard)
     display = Display(config, dataset, show=show and main)
