@@ -90,7 +90,7 @@ def test_a_default_of_the_network_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     """Another default is another run: it never finds the result of the old one."""
     before = Config().hash
     options = models.options("digits_net")
-    monkeypatch.setattr(models, "options", lambda name: {**options, "width": 64})
+    monkeypatch.setattr(models, "options", lambda _: {**options, "width": 64})
     assert Config().hash != before
 
 
