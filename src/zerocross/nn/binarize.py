@@ -81,7 +81,8 @@ def binarize(
         model: any model; it is left as it was.
         skip: names of modules, or patterns (``"encoder.*"``), that stay real with all they contain.
         weights: ``"theta"`` or ``"latent"``, see `BinaryConv2d`; latent weights start as the weights of the model.
-        scale: ``"none"``, ``"channel_mean"``, ``"magnitude_aware"`` (latent weights only) or ``"learned"``, from the mean of abs(w) on.
+        scale: ``"none"``, ``"channel_mean"``, ``"magnitude_aware"`` (latent weights only) or ``"learned"``, from the
+            mean of abs(w) on.
         weight_surrogate: see `BinaryConv2d`.
         binarizer: see `BinaryConv2d`.
         sign_input: the surrogate with which every new layer binarises its input, or None to leave inputs real.
@@ -213,6 +214,7 @@ def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[st
         layer.scale = nn.Parameter(old.detach().abs().flatten(1).mean(1))
     if binarizer := settings["binarizer"]:
         layer.binarizer = BINARIZERS[binarizer](layer.weight)
+        layer.binarizer.load_state_dict(layer.binarizer.start(layer.weight))
     return layer.train(module.training)
 
 
