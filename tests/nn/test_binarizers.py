@@ -70,6 +70,7 @@ def test_state_of_a_real_twin_starts_the_binarizer(name: str) -> None:
     assert not missing
     assert not unexpected
     twin = BINARIZERS[name](real.weight)
+    twin.load_state_dict(twin.start(real.weight))
     torch.testing.assert_close(layer.binary_weight(), twin(real.weight))
     again = BinaryLinear(12, 5, weights="latent", binarizer=name)
     with torch.no_grad():
@@ -104,9 +105,12 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, str], 
         BinaryLinear(4, 4, **settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["xnor-net", "ir-net", "recu"])
-def test_filter_of_one_weight_cannot_be_centred(name: str) -> None:
-    with pytest.raises(ValueError, match="has one weight"):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("xnor-net", "input channels.* has one:"), ("ir-net", "has one weight"), ("recu", "has one weight")],
+)
+def test_filter_of_one_weight_cannot_be_centred(name: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         BinaryLinear(1, 4, weights="latent", binarizer=name)
 
 

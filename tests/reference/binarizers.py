@@ -39,13 +39,19 @@ def dorefa(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Res
 
 
 def xnor_net(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """Centred, clamped, times the filter's mean magnitude; the gradient takes both ways, sign and scale."""
+    """The filter's mean magnitude, through which gradients flow; w itself was centred and clamped before.
+
+    All of the gradient is multiplied by n (1 - 1/c), n weights over c input channels: n = c in a linear layer.
+    """
     del progress, own
-    centred = less_mean(w)
-    clamped = np.clip(centred, -1, 1)
-    s, b, n = np.abs(clamped).mean(1, keepdims=True), signs(clamped), w.shape[1]
-    through = grad * s + b * (grad * b).sum(1, keepdims=True) / n
-    return b * s, less_mean(through * (np.abs(centred) <= 1)), {}
+    s, b, n = np.abs(w).mean(1, keepdims=True), signs(w), w.shape[1]
+    through = grad * s * (np.abs(w) <= 1) + b * (grad * b).sum(1, keepdims=True) / n
+    return b * s, through * n * (1 - 1 / n), {}
+
+
+def centred_and_clamped(w: Array) -> Array:
+    """What XNOR-Net does to the stored weights of a linear layer before each pass."""
+    return np.clip(less_mean(w), -1, 1)
 
 
 def xnor_net_pp(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:

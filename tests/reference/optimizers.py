@@ -76,10 +76,17 @@ def bop(gradients: Array, gammas: Array, tau: float, theta: Array) -> Array:
     return np.array(thetas)
 
 
-def bop2ndorder(gradients: Array, gammas: Array, sigma: float, tau: float, theta: Array) -> Array:
-    """Bop2ndOrder, with a gamma per step: theta after each gradient."""
+def ramp(text: str, steps: int) -> Array:
+    """The values of "first->last" at each step, the last one just after the last step."""
+    first, last = map(float, text.split("->"))
+    return np.linspace(first, last, steps + 1)[:-1]
+
+
+def bop2ndorder(gradients: Array, gammas: Array, sigma: float | Array, tau: float | Array, theta: Array) -> Array:
+    """Bop2ndOrder, with a gamma per step, and a sigma and a tau where they change: theta after each gradient."""
     m, v, thetas = np.zeros_like(theta), np.zeros_like(theta), []
-    for x, gamma in zip(gradients, gammas, strict=True):
+    sigmas, taus = (np.broadcast_to(value, gammas.shape) for value in (sigma, tau))
+    for x, gamma, sigma, tau in zip(gradients, gammas, sigmas, taus, strict=True):  # noqa: PLR1704
         m = (1 - gamma) * m + gamma * x
         v = (1 - sigma) * v + sigma * x**2
         pull = m / (np.sqrt(v) + 1e-10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -16,13 +15,20 @@ from zerocross.optim import HybridOptimizer
 from zerocross.train.build import build_model, build_optimizer
 from zerocross.train.config import Config
 
-FACTORS: dict[str, Callable[[float], float]] = {
-    "cosine": lambda t: (1 + math.cos(math.pi * t)) / 2,
-    "linear": lambda t: 1 - t,
-    "step": lambda t: 1.0 if t < 0.5 else 0.1 if t < 0.75 else 0.1**2,
-    "fifths": lambda t: 0.1 ** math.floor(5 * t),
-    "exponential": lambda t: 1e-3**t,
-}
+
+def factor(schedule: str, t: float) -> float:
+    """The factor at t of the run, by the schedules that methods have."""
+    shape, _, argument = schedule.partition(":")
+    if shape == "step":
+        milestones, _, drop = (argument or "0.5,0.75").partition("*")
+        return float(drop or 0.1) ** sum(t >= float(milestone) for milestone in milestones.split(","))
+    return {
+        "cosine": (1 + math.cos(math.pi * t)) / 2,
+        "linear": 1 - t * (1 - float(argument or 0)),
+        "constant": 1.0,
+        "fifths": 0.1 ** math.floor(5 * t),
+        "exponential": float(argument or 1e-3) ** t,
+    }[shape]
 
 
 def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[nn.Module, list[float]]:
@@ -48,7 +54,10 @@ def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[
             if step == updates:
                 return model, losses
             for group, lr, shape in zip(optimizer.param_groups, first, shapes, strict=True):
-                group["lr"] = lr * FACTORS[str(shape)](step / total)
+                group["lr"] = lr * factor(str(shape), step / total)
+            for field, ramp in methods.ramps(config.method, config.optimizer).items():
+                for group in binary:
+                    group[field] = ramp.last + (ramp.first - ramp.last) * (1 - step / total)
             methods.get(config.method).on_step(model, step, total)
             other = copy.deepcopy(model)  # the second rank: the same weights, batch statistics of its own
             loss0, loss1 = F.cross_entropy(model(x0), y0), F.cross_entropy(other(x1), y1)

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from reference import optimizers as naive
-from reference.binarizers import NAIVE, signs
+from reference.binarizers import NAIVE, centred_and_clamped, signs
 from zerocross import data, methods, models
 from zerocross.methods import METHODS
 from zerocross.nn import BinaryLinear
-from zerocross.optim import HybridOptimizer, ff_ratio, split_params
+from zerocross.optim import HybridOptimizer, ff_ratio, set_field, set_value, split_params
 from zerocross.train import recipes
 from zerocross.train.build import build_model, build_optimizer, start_from
 from zerocross.train.config import Config, two_step, with_epochs, with_method
@@ -29,7 +29,7 @@ LATENT = [name for name, method in METHODS.items() if method.kind == "latent"]
 def layer_of(method: methods.Method) -> BinaryLinear:
     """One layer of the method in float64, with the options that it gives to a network's layers."""
     torch.manual_seed(0)
-    options = {key: value for key, value in method.model_options.items() if key != "surrogate"}
+    options = {key: value for key, value in method.model_options.items() if key not in ("surrogate", "standardize")}
     return BinaryLinear(SHAPE[1], SHAPE[0], **options).double()  # type: ignore[arg-type]
 
 
@@ -48,7 +48,7 @@ def channel_mean(w: np.ndarray, grad: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def latent_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinear) -> np.ndarray:
     """The latent weights after all steps: the binariser's gradient by hand, then the optimizer's update by hand."""
     w = layer.weight.detach().numpy().copy()
-    own = {} if layer.binarizer is None else {k: v.numpy() for k, v in layer.binarizer.start(layer.weight).items()}
+    own = {} if layer.binarizer is None else {k: v.numpy() for k, v in layer.binarizer.state_dict().items()}
     if name == "latent-sgd":
         decay, gamma = h["weight_decay"], h["gamma"]
         return naive.latent_sgd(gradients().numpy(), np.array([lr(i) for i in range(STEPS)]), decay, gamma, w)[-1]
@@ -56,12 +56,15 @@ def latent_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLine
         rule: Any = naive.NaiveSGD(h["momentum"], h["weight_decay"])
     else:
         rule = naive.NaiveAdam(h.get("weight_decay", 0.0), h.get("clip"))
+    glorot = np.sqrt(sum(w.shape) / 1.5) if name == "binarynet" else 1.0
+    w = centred_and_clamped(w) if name == "xnor-net" else w
     for step, grad in enumerate(gradients().numpy()):
-        if name in NAIVE:
-            _, dw, _ = NAIVE[name](w, grad, step / STEPS, own)
+        if layer.binarizer_name is not None:
+            _, dw, _ = NAIVE[layer.binarizer_name](w, grad, step / STEPS, own)
         else:
             _, dw = channel_mean(w, grad)
-        w = rule.step(w, dw, lr(step))
+        w = rule.step(w, dw, lr(step) * glorot)
+        w = centred_and_clamped(w) if name == "xnor-net" else w
     return w
 
 
@@ -71,7 +74,8 @@ def theta_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinea
     if name == "bop":
         return naive.bop(x, rates, h["tau"], theta)[-1]
     if name == "bop2ndorder":
-        return naive.bop2ndorder(x, rates, h["sigma"], h["tau"], theta)[-1]
+        gammas, sigmas, taus = (naive.ramp(h[key], STEPS) for key in ("gamma", "sigma", "tau"))
+        return naive.bop2ndorder(x, gammas, sigmas, taus, theta)[-1]
     inner = {"filter": (h.get("gamma"),), "filter-order1": (), "filter-cascade": (h.get("gamma"),) * 2}[name]
     return naive.averages(x, rates, inner, theta)[-1]
 
@@ -82,15 +86,17 @@ def test_update_equals_a_naive_twin(name: str) -> None:
     layer, h = layer_of(method), method.hyperparameters
     for own in layer.parameters():
         own.requires_grad_(own is layer.weight)  # a learned scale is the real parameters' business
-    first = h["alpha"] if "alpha" in h else h["gamma"] if name.startswith("bop") else h["lr"]
+    first = methods.first_values(h)
 
     def lr(step: int) -> float:
-        return float(first) * (1 - step / (2 * STEPS))  # type: ignore[arg-type]
+        return float(first[method.lr_name]) * (1 - step / (2 * STEPS))  # type: ignore[arg-type]
 
     expected = (theta_twin if method.kind == "theta" else latent_twin)(name, h, lr, layer)
-    optimizer = method.build(split_params(layer).binary, h, 1)
+    optimizer = method.build(split_params(layer).binary, first, 1)
     for step, grad in enumerate(gradients()):
-        optimizer.param_groups[0]["lr"] = lr(step)
+        set_field(optimizer.param_groups, "lr", 1 - step / (2 * STEPS))
+        for field, ramp in methods.ramps(name, h).items():
+            set_value(optimizer.param_groups, field, ramp.value(step, STEPS))
         method.on_step(layer, step, STEPS)
         layer.zero_grad()
         (layer.binary_weight() * grad).sum().backward()
@@ -156,7 +162,7 @@ def test_method_brings_its_stages_and_real_settings_and_keeps_the_budget() -> No
     assert adam.real.name == "adam"
     assert adam.real_of(adam.stages[0]).weight_decay == 5e-6
     assert adam.real_of(adam.stages[1]).weight_decay == 0
-    assert with_method(config, "ir-net").real == config.real
+    assert with_method(config, "torch-sgd").real == config.real
     assert sum(stage.epochs for stage in with_epochs(adam, 9).stages) == 9
     with pytest.raises(ValueError, match="epochs is 1; this run has 2 stages"):
         with_epochs(adam, 1)

@@ -51,7 +51,7 @@ def test_killed_run_ends_in_the_same_bits(name: str, forks: Forks, tmp_path: Pat
     assert bits(tmp_path / "cut") == bits(tmp_path / "whole")
 
 
-@sampled("binaryconnect")
+@sampled("binarynet")
 def test_bf16_trains(name: str) -> None:
     """The filter's state and latent weights stay float32, and the loss falls."""
     fitted = train.fit(digits(name, precision="bf16", **{"stages.0.epochs": "4"}), data.load("digits"), show=False)

@@ -39,6 +39,9 @@ def command(
         bool,
         typer.Option("--two-step", metavar="", help="Real weights with binary activations first, then both binary."),
     ] = False,
+    network: Annotated[
+        str, typer.Option(metavar="WHICH", help="common to all, or published: each one's own, and its batch size.")
+    ] = "common",
     validate: Annotated[
         bool, typer.Option("--validate", metavar="", help="Hold out training data, and evaluate on it.")
     ] = False,
@@ -59,7 +62,7 @@ def command(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the table.")] = False,
 ) -> int:
-    """Train methods side by side: the same network, data and budget, each at its own settings.
+    """Train methods side by side: the same data and budget, each at its own settings, on one network or on its own.
 
     Writes a table, a picture and all figures. Every finished run is kept by the hash of its config: a comparison that
     was cut goes on with the same command, and a larger one runs only what is new.
@@ -68,12 +71,16 @@ def command(
 
     from zerocross.experiments import compare
     from zerocross.experiments.outputs import are_ours
+    from zerocross.train import assign
+    from zerocross.train.config import with_network
 
     counts = method_seeds(methods, seeds, recipe, in_two_steps=in_two_steps)
     changes = assignments(set_ or []) | ({"data.validate": "true"} if validate else {})
     configs = compare.configs(recipe, counts, epochs=epochs, changes=changes, in_two_steps=in_two_steps)
+    configs = [assign.changed(with_network(config, network), changes) for config in configs]
     total = sum(stage.epochs for stage in configs[0].stages)
-    kinds = "-two-step" * in_two_steps + "-validation" * configs[0].data.validate
+    kinds = "-two-step" * in_two_steps + "-published" * (network == "published")
+    kinds += "-validation" * configs[0].data.validate
     out = out or Path("results") / f"compare-{recipe}-{total}epochs{kinds}"
     files = _files(out)
     console = Console(highlight=False)
@@ -95,14 +102,15 @@ def command(
             raise
         return _tell(f"{failed.strerror}; finished runs are kept. Make room, and the same command goes on", 1)
     asked = {"--recipe": recipe, "--methods": methods, "--epochs": epochs, "--seeds": seeds, "--set": set_,
-             "--two-step": in_two_steps, "--validate": validate}  # fmt: skip
+             "--two-step": in_two_steps, "--network": None if network == "common" else network,
+             "--validate": validate}  # fmt: skip
     return _report(compare.summarise(ended, command=_command_line(asked)), files, console)
 
 
 def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = False) -> dict[str, int]:
     """Method -> number of seeds, from "a,b:3,all"; a number of its own stands before that of all."""
     from zerocross.experiments.compare import two_step_methods
-    from zerocross.methods import METHODS, get
+    from zerocross.methods import METHODS, current_name, get
 
     named: dict[str, int] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -113,6 +121,7 @@ def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = Fal
             raise ValueError(f"--methods names {name!r} twice")
         if name != "all":
             get(name)
+            name = current_name(name)
         named[name] = int(number) if colon else seeds
     if not named:
         raise ValueError(f"--methods names no method; name some of {', '.join(METHODS)}, or all")

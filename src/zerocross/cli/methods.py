@@ -48,6 +48,9 @@ def _show(name: str) -> None:
         "Binary weights": _values(method.hyperparameters),
         "Real parameters": _values(method.real) or "as the recipe has them",
         "Layers": _values(method.model_options),
+        "Run": _values(method.run) or "as the recipe has it",
+        "Published network": _values(method.network) or "the common one",
+        "Published numbers": method.golden or "no golden numbers",
     }
     typer.echo(f"{name}: {method.summary}\n")
     for what, text in told.items():

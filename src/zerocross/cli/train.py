@@ -33,6 +33,9 @@ def command(
         bool,
         typer.Option("--two-step", metavar="", help="Real weights with binary activations first, then both binary."),
     ] = False,
+    network: Annotated[
+        str | None, typer.Option(metavar="WHICH", help="common, or published: the method's authors' own, and batch.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting: --set optimizer.alpha=1e-4. Repeatable."),
@@ -72,10 +75,10 @@ def command(
     """
     if resume is not None:
         given = {
-            "recipe": recipe, "--method": method, "--two-step": in_two_steps, "--set": set_, "--epochs": epochs,
-            "--seed": seed, "--validate": validate, "--devices": devices, "--accelerator": accelerator,
-            "--precision": precision, "--compile": compile_, "--sync-bn": sync_bn, "--out": out,
-            "--tensorboard": tensorboard,
+            "recipe": recipe, "--method": method, "--network": network, "--two-step": in_two_steps, "--set": set_,
+            "--epochs": epochs, "--seed": seed, "--validate": validate, "--devices": devices,
+            "--accelerator": accelerator, "--precision": precision, "--compile": compile_, "--sync-bn": sync_bn,
+            "--out": out, "--tensorboard": tensorboard,
         }  # fmt: skip
         if refused := [name for name, value in given.items() if value]:
             raise ValueError(f"--resume goes on with a run as it was begun: leave out {', '.join(refused)}")
@@ -83,13 +86,15 @@ def command(
         return _resume(resume, moved, results=results, quiet=quiet)
 
     from zerocross.train import assign, recipes
-    from zerocross.train.config import two_step, with_epochs, with_method
+    from zerocross.train.config import two_step, with_epochs, with_method, with_network
 
     config = recipes.get(recipe or "digits").config
     if epochs is not None:
         config = with_epochs(config, epochs)
     if method is not None:
         config = with_method(config, method)
+    if network is not None:
+        config = with_network(config, network)
     if in_two_steps:
         config = two_step(config)
     changes = assignments(set_ or [])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerocross.train.config import from_dict, resolved, to_dict
+from zerocross import models
+from zerocross.train.config import Config, from_dict, to_dict
 from zerocross.train.folder import read_json
 from zerocross.train.record import write_json
 
@@ -42,7 +44,7 @@ def stale(results: Path) -> list[Stale]:
 def _look(path: Path) -> Stale | None:
     try:
         result = read_json(path.parent, path.name)
-        config = from_dict(result["config"])
+        config = as_computed(result)
     except (ValueError, TypeError, KeyError, AttributeError) as wrong:
         return Stale(path, "", None, f"its config cannot be read: {wrong}", migratable=False)
     was, now = result.get("revision", FIRST_REVISION), config.revision
@@ -52,6 +54,18 @@ def _look(path: Path) -> Stale | None:
     if config.hash == result["hash"] == path.stem:
         return None
     return Stale(path, config.method, config.seed, f"its config's hash is now {config.hash}", migratable=True)
+
+
+def as_computed(result: Mapping[str, Any]) -> Config:
+    """The config of a result, with options that its network has gained since at the value that changes nothing.
+
+    That is the model's default, whatever the method asks for by now.
+    """
+    config = from_dict(result["config"])
+    known = models.options(config.model.name) if config.model.name in models.names() else {}
+    defaults = {key: value for key, value in known.items() if key not in {"classes", "binarize"}}
+    options = {**defaults, **config.model.options}
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, options=options))
 
 
 def migrate(results: Path) -> Iterator[tuple[Path, Path]]:
@@ -64,7 +78,7 @@ def migrate(results: Path) -> Iterator[tuple[Path, Path]]:
         if not each.migratable:
             continue
         result = read_json(results, each.path.name)
-        config = resolved(from_dict(result["config"]))
+        config = as_computed(result)
         path = results / f"{config.hash}.json"
         if path.exists() and path != each.path:
             raise FileExistsError(f"{path} already holds the result of the config of {each.path}; remove one of them")

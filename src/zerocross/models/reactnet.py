@@ -70,7 +70,7 @@ class ReActNet(nn.Module):
 def _sign(style: Style, channels: int) -> nn.Module:
     if style.binarize == "none":
         return nn.Identity()
-    return RSign(channels, "polynomial" if style.surrogate == "rsign" else style.surrogate)
+    return RSign(channels, "polynomial" if style.surrogate == "rsign" else style.surrogate, style.standardize)
 
 
 def reactnet_a(style: Style, *, classes: int = 1000) -> nn.Module:

@@ -8,8 +8,8 @@ from torch import nn
 
 from zerocross.nn import BinaryConv2d, BinaryLinear, RSign, Sign
 from zerocross.nn.checks import check_choice
-from zerocross.nn.layers import SCALES, WEIGHTS, check_binarizer
-from zerocross.nn.sign import check_surrogate
+from zerocross.nn.layers import INITS, SCALES, WEIGHTS, check_binarizer
+from zerocross.nn.sign import STANDARDIZE, check_surrogate
 
 BINARIZE = ("both", "activations", "none")
 
@@ -26,9 +26,11 @@ class Style:
             adds a key.
         weight_surrogate: the surrogate gradient of a latent weight's sign.
         binarizer: None, or a name of `zerocross.nn.BINARIZERS` in place of scale and weight_surrogate (latent weights).
-        init_scale: > 0, the range of the latent start.
+        init: how latent weights start, a name of `zerocross.nn.layers.INITS`.
+        init_scale: > 0, the range or spread of the latent start.
         surrogate: the surrogate gradient of the activations' sign, or ``"rsign"``: ReActNet's sign around a learned
             threshold per channel, which adds a key.
+        standardize: what the input of that sign is divided by in training, see `zerocross.nn.Sign`.
     """
 
     binarize: str = "both"
@@ -36,13 +38,17 @@ class Style:
     scale: str = "none"
     weight_surrogate: str = "identity"
     binarizer: str | None = None
+    init: str = "uniform"
     init_scale: float = 1e-3
     surrogate: str = "polynomial"
+    standardize: str = "none"
 
     def __post_init__(self) -> None:
         check_choice("binarize", self.binarize, BINARIZE)
         check_choice("weights", self.weights, WEIGHTS)
         check_choice("scale", self.scale, SCALES)
+        check_choice("init", self.init, INITS)
+        check_choice("standardize", self.standardize, STANDARDIZE)
         if self.surrogate != "rsign":
             check_surrogate(self.surrogate)
         check_surrogate(self.weight_surrogate)
@@ -64,6 +70,7 @@ class Style:
             scale=self.scale,
             weight_surrogate=self.weight_surrogate,
             binarizer=self.binarizer,
+            init=self.init,
             init_scale=self.init_scale,
         )
 
@@ -78,6 +85,7 @@ class Style:
             scale=self.scale,
             weight_surrogate=self.weight_surrogate,
             binarizer=self.binarizer,
+            init=self.init,
             init_scale=self.init_scale,
         )
 
@@ -85,4 +93,6 @@ class Style:
         """Return what stands before a binary layer: the sign, or nothing in the full-precision twin."""
         if self.binarize == "none":
             return nn.Identity()
-        return RSign(channels) if self.surrogate == "rsign" else Sign(self.surrogate)
+        if self.surrogate == "rsign":
+            return RSign(channels, standardize=self.standardize)
+        return Sign(self.surrogate, standardize=self.standardize)

@@ -214,6 +214,7 @@ def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[st
         layer.scale = nn.Parameter(old.detach().abs().flatten(1).mean(1))
     if binarizer := settings["binarizer"]:
         layer.binarizer = BINARIZERS[binarizer](layer.weight)
+        layer.binarizer.load_state_dict(layer.binarizer.start(layer.weight))
     return layer.train(module.training)
 
 

@@ -20,6 +20,7 @@ from zerocross.nn.sign import check_surrogate, scale_forward, sign
 
 WEIGHTS = ("theta", "latent")
 SCALES = ("none", "channel_mean", "magnitude_aware", "learned")
+INITS = ("uniform", "normal", "kaiming_normal", "kaiming_fan_out")
 MEAN_SCALES = ("channel_mean", "magnitude_aware")  # both compute with mean|w|; they differ in their gradient
 
 
@@ -48,9 +49,11 @@ class _BinaryWeight(nn.Module):
         weight_surrogate: str,
         binarizer: str | None,
         sign_input: str | None,
+        init: str,
         init_scale: float,
     ) -> None:
         check_choice("weights", weights, WEIGHTS)
+        check_choice("init", init, INITS)
         check_choice("scale", scale, SCALES)
         check_surrogate(weight_surrogate)
         if sign_input is not None:
@@ -72,6 +75,7 @@ class _BinaryWeight(nn.Module):
         self.weight_surrogate = weight_surrogate
         self.binarizer_name = binarizer
         self.sign_input = sign_input
+        self.init = init
         self.init_scale = init_scale
 
     def _add_parts(self) -> None:
@@ -81,7 +85,13 @@ class _BinaryWeight(nn.Module):
 
     @torch.no_grad()
     def _start(self, bias: Tensor | None) -> None:
-        self.weight.uniform_(-self.init_scale, self.init_scale)
+        if self.init == "uniform":
+            self.weight.uniform_(-self.init_scale, self.init_scale)
+        elif self.init == "normal":
+            self.weight.normal_(0, self.init_scale)
+        else:
+            fan = "fan_out" if self.init == "kaiming_fan_out" else "fan_in"
+            nn.init.kaiming_normal_(self.weight, mode=fan, nonlinearity="relu")
         if self.binary_kinds["weight"] == "theta":
             self.weight.copy_(sign(self.weight))
         if bias is not None:
@@ -144,8 +154,8 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         dilation: see there.
         groups: see there.
         bias: a real bias per output channel; it starts at 0.
-        weights: ``"theta"``: `weight` itself holds -1 and +1, random at the start; ``"latent"``: it is real, uniform
-            within +-init_scale at the start, and the layer computes with its sign.
+        weights: ``"theta"``: `weight` itself holds -1 and +1, random at the start; ``"latent"``: it is real, starts as
+            `init` says, and the layer computes with its sign.
         scale: ``"none"``; ``"channel_mean"``: times the mean of abs(weight) per output channel, with the gradient
             passed to the latent weight unscaled, as in the published code of Bi-Real Net and ReActNet (latent weights
             only); ``"magnitude_aware"``: the same forward, with the gradient multiplied by that mean, as in Bi-Real
@@ -155,7 +165,10 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         binarizer: None, or a name of `zerocross.nn.BINARIZERS`: a published way from a latent weight to -1 and +1 times
             a scale, in place of the two before.
         sign_input: None, or the surrogate with which the input is binarised first.
-        init_scale: > 0, the range of the latent start; a tiny one is a start at zero with random signs.
+        init: the latent start: ``"uniform"`` within +-init_scale; ``"normal"`` with standard deviation init_scale;
+            ``"kaiming_normal"`` with sqrt(2 / inputs of a filter), or ``"kaiming_fan_out"`` with sqrt(2 / outputs), as
+            in `torch.nn.init.kaiming_normal_`.
+        init_scale: > 0, see `init`; a tiny one is a start at zero with random signs.
         padding_mode: as in `torch.nn.Conv2d`.
         device: as in `torch.nn.Conv2d`.
         dtype: as in `torch.nn.Conv2d`.
@@ -177,13 +190,14 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         weight_surrogate: str = "identity",
         binarizer: str | None = None,
         sign_input: str | None = None,
+        init: str = "uniform",
         init_scale: float = 1e-3,
         padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         # First, because Conv2d's constructor calls reset_parameters, which reads it.
-        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init_scale)
+        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init, init_scale)
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
             device, dtype,
@@ -210,11 +224,12 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         in_features: as in `torch.nn.Linear`.
         out_features: as in `torch.nn.Linear`.
         bias: a real bias per output; it starts at 0.
-        weights: as in `BinaryConv2d`, like the five that follow.
+        weights: as in `BinaryConv2d`, like the six that follow.
         scale: see there.
         weight_surrogate: see there.
         binarizer: see there.
         sign_input: see there.
+        init: see there.
         init_scale: see there.
         device: as in `torch.nn.Linear`.
         dtype: as in `torch.nn.Linear`.
@@ -231,12 +246,13 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         weight_surrogate: str = "identity",
         binarizer: str | None = None,
         sign_input: str | None = None,
+        init: str = "uniform",
         init_scale: float = 1e-3,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         # First, because Linear's constructor calls reset_parameters, which reads it.
-        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init_scale)
+        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init, init_scale)
         super().__init__(in_features, out_features, bias, device, dtype)
         self._add_parts()
 

@@ -14,11 +14,12 @@ class RSign(nn.Module):
     Args:
         channels: the size of dimension 1 of the input, which may be (N, C) or (N, C, H, W).
         surrogate: the surrogate gradient, a name of `SURROGATES`.
+        standardize: see `Sign`.
     """
 
-    def __init__(self, channels: int, surrogate: str = "polynomial") -> None:
+    def __init__(self, channels: int, surrogate: str = "polynomial", standardize: str = "none") -> None:
         super().__init__()
-        self.sign = Sign(surrogate)
+        self.sign = Sign(surrogate, standardize=standardize)
         self.shift = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from zerocross.nn.checks import check_choice
 
+STANDARDIZE = ("none", "scale")
+_VARIANCE_FLOOR = 1e-5  # ReCU's
 Temperature = float | Tensor  # a 0-dim tensor where it changes with time: compiled code reads it, and is not built anew
 
 
@@ -92,6 +94,23 @@ def scale_forward(x: Tensor, scale: Tensor) -> Tensor:
     return cast("Tensor", _ScaleForwardFunction.apply(x, scale))
 
 
+class _ScaleBackwardFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
+        (grad,) = grads
+        return grad * ctx.factor, None
+
+
+def scale_backward(x: Tensor, factor: float) -> Tensor:
+    """Return x; the gradient that passes back to it is multiplied by the factor."""
+    return cast("Tensor", _ScaleBackwardFunction.apply(x, factor))
+
+
 def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.0) -> Tensor:
     """The sign of x in {-1, +1}, zero counted as +1, with a surrogate gradient.
 
@@ -140,13 +159,18 @@ class Sign(nn.Module):
     Args:
         surrogate: a name of `SURROGATES`.
         temperature: t > 0, see `sign`. With ``ede`` it is where `set_progress` has put it, at first 1e-3.
+        standardize: ``"none"``; ``"scale"``: in training the input is divided by the standard deviation of its sample,
+            through which gradients flow (ReCU). It changes where the surrogate's derivative is read, and no sign:
+            evaluation leaves it out.
     """
 
     temperature: Temperature
 
-    def __init__(self, surrogate: str = "polynomial", temperature: float = 1.0) -> None:
+    def __init__(self, surrogate: str = "polynomial", temperature: float = 1.0, standardize: str = "none") -> None:
         super().__init__()
         check_surrogate(surrogate, temperature)
+        check_choice("standardize", standardize, STANDARDIZE)
+        self.standardize = standardize
         self.surrogate = surrogate
         if surrogate == "ede":
             self.register_buffer("temperature", torch.tensor(ede_temperature(0)), persistent=False)
@@ -160,6 +184,8 @@ class Sign(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return -1 or +1 for every element."""
+        if self.training and self.standardize == "scale":
+            x = _standardized(x)
         if self.surrogate == "ede":
             x = nn.functional.hardtanh(x)
         return sign(x, self.surrogate, self.temperature)
@@ -167,7 +193,15 @@ class Sign(nn.Module):
     def extra_repr(self) -> str:
         """Return what distinguishes this layer in print."""
         fixed = isinstance(self.temperature, Tensor) or self.temperature == 1
-        return self.surrogate + ("" if fixed else f", temperature={self.temperature}")
+        words = [self.surrogate, *([] if fixed else [f"temperature={self.temperature}"])]
+        return ", ".join(words + ([f"standardize={self.standardize}"] if self.standardize != "none" else []))
+
+
+def _standardized(x: Tensor) -> Tensor:
+    """Every sample over its own standard deviation, which is taken in float32 at least."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    variance = wide.var(tuple(range(1, x.dim())), keepdim=True)
+    return x / (variance + _VARIANCE_FLOOR).sqrt().to(x.dtype)
 
 
 def set_progress(model: nn.Module, progress: float) -> None:

@@ -4,12 +4,12 @@ from zerocross.optim.base import BinaryOptimizer
 from zerocross.optim.bop import Bop
 from zerocross.optim.bop2ndorder import Bop2ndOrder
 from zerocross.optim.cascade_filter import CascadeFilter
-from zerocross.optim.clip import clip_after_step
+from zerocross.optim.clip import clip_after_step, project_after_step
 from zerocross.optim.gradient_filter import GradientFilter
 from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, ff_ratio, split_params
 from zerocross.optim.iir_filter import IIRGradientFilter
 from zerocross.optim.latent_sgd import LatentSGD
-from zerocross.optim.schedule import Schedule, set_field
+from zerocross.optim.schedule import Ramp, Schedule, set_field, set_value
 
 __all__ = [
     "BinaryOptimizer",
@@ -21,10 +21,13 @@ __all__ = [
     "IIRGradientFilter",
     "LatentSGD",
     "ParamSplit",
+    "Ramp",
     "Schedule",
     "binary_kinds",
     "clip_after_step",
     "ff_ratio",
+    "project_after_step",
     "set_field",
+    "set_value",
     "split_params",
 ]

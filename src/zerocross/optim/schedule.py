@@ -1,4 +1,4 @@
-"""Schedules as pure functions of the step: the factor by which a param-group field is multiplied at an update."""
+"""Schedules as pure functions of the step: factors of a param-group field, and ramps that give its value."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 Shape = Literal["cosine", "linear", "constant", "step", "fifths", "exponential"]
+_ENDS = {"cosine": 0.0, "linear": 0.0, "exponential": 1e-3}  # the factor just after the last update
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Schedule:
         warmup: Updates of linear rise before, 0 <= warmup < total.
         milestones: For "step": fractions of the whole, each in (0, 1), rising.
         drop: For "step": the factor at a milestone, in (0, 1].
+        end: For "cosine", "linear" and "exponential": the factor at t = 1, in [0, 1]; by default 0, 0 and 1e-3.
     """
 
     shape: Shape
@@ -30,6 +32,7 @@ class Schedule:
     warmup: int = 0
     milestones: tuple[float, ...] = (0.5, 0.75)
     drop: float = 0.1
+    end: float | None = None
 
     def __post_init__(self) -> None:
         if self.shape not in get_args(Shape):
@@ -44,30 +47,104 @@ class Schedule:
             raise ValueError(f"milestones are {self.milestones}; they must be rising fractions between 0 and 1")
         if not 0 < self.drop <= 1:
             raise ValueError(f"drop is {self.drop}; it must lie in (0, 1]")
+        lowest = 0 if self.shape != "exponential" else math.ulp(0)
+        if self.end is not None and not (self.shape in _ENDS and lowest <= self.end <= 1):
+            raise ValueError(
+                f"schedule {self.shape!r} ends at {self.end}; {', '.join(_ENDS)} can end at a factor from 0 to 1 "
+                "(exponential: above 0), the others have no end of their own"
+            )
+
+    @classmethod
+    def parse(cls, text: str, total: int, warmup: int = 0) -> Schedule:
+        """A schedule from the text of a config.
+
+        "cosine", or any other shape; "linear:0.1": down to a tenth; "step:0.4,0.8": a tenth at each of these
+        fractions; "step:0.5*0.2": a fifth.
+
+        Args:
+            text: A shape, and after a colon what belongs to it.
+            total: See Schedule.
+            warmup: See Schedule.
+        """
+        name, colon, argument = (part.strip() for part in text.partition(":"))
+        shape: Any = name
+        if not colon:
+            return cls(shape, total, warmup)
+        try:
+            if shape == "step":
+                milestones, _, drop = argument.partition("*")
+                fractions = tuple(float(part) for part in milestones.split(","))
+                return cls(shape, total, warmup, fractions, float(drop or cls.drop))
+            end = float(argument)
+        except ValueError as wrong:
+            raise ValueError(
+                f"schedule is {text!r}: {wrong}; write a shape alone, 'linear:0.1' for its end, or "
+                "'step:0.4,0.8*0.1' for its milestones and factor"
+            ) from None
+        return cls(shape, total, warmup, end=end)
 
     def factor(self, step: int) -> float:
         """The factor at update `step`, counted from 0; beyond the end, that of the end."""
         if step < self.warmup:
             return (step + 1) / (self.warmup + 1)
         t = min((step - self.warmup) / (self.total - self.warmup), 1.0)
+        end = _ENDS.get(self.shape, 0.0) if self.end is None else self.end
         if self.shape == "cosine":
-            return (1 + math.cos(math.pi * t)) / 2
+            return end + (1 - end) * (1 + math.cos(math.pi * t)) / 2
         if self.shape == "linear":
-            return 1 - t
+            return 1 - t * (1 - end)
         if self.shape == "step":
             return self.drop ** sum(step >= m * self.total for m in self.milestones)
         if self.shape == "fifths":
             return 0.1 ** int(5 * t)
         if self.shape == "exponential":
-            return 1e-3**t
+            return end**t
         return 1.0
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A hyperparameter that goes linearly from one value to another over the run; "1e-2->1e-5" in a config.
+
+    Args:
+        first: Its value at the first update.
+        last: Its value just after the last one.
+    """
+
+    first: float
+    last: float
+
+    @classmethod
+    def parse(cls, text: str) -> Ramp:
+        """The ramp of a text such as "1e-2->1e-5"."""
+        first, arrow, last = text.partition("->")
+        try:
+            ramp = cls(float(first), float(last)) if arrow else None
+        except ValueError:
+            ramp = None
+        if ramp is None or not (math.isfinite(ramp.first) and math.isfinite(ramp.last)):
+            raise ValueError(f"{text!r} is not a ramp; write two numbers and an arrow, for instance 1e-2->1e-5")
+        return ramp
+
+    def value(self, step: int, total: int) -> float:
+        """The value at update `step` of `total`, counted from 0; beyond the end, that of the end."""
+        return (self.first - self.last) * (1 - min(step / total, 1.0)) + self.last
 
 
 def set_field(groups: Iterable[dict[str, Any]], field: str, factor: float) -> None:
     """Set a field of param groups to its first value times a factor; alpha is the field "lr"."""
     for group in groups:
-        if field not in group:
-            raise ValueError(
-                f"a param group has no field {field!r}; it has {', '.join(sorted(set(group) - {'params'}))}"
-            )
+        _check_field(group, field)
         group[field] = group.setdefault(f"initial_{field}", group[field]) * factor
+
+
+def set_value(groups: Iterable[dict[str, Any]], field: str, value: float) -> None:
+    """Set a field of param groups, times the group's own factor `FIELD_scale` where it has one."""
+    for group in groups:
+        _check_field(group, field)
+        group[field] = value * group.get(f"{field}_scale", 1.0)
+
+
+def _check_field(group: dict[str, Any], field: str) -> None:
+    if field not in group:
+        raise ValueError(f"a param group has no field {field!r}; it has {', '.join(sorted(set(group) - {'params'}))}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from zerocross import compiler, methods, models
 from zerocross.data.dataset import BatchStream, Dataset
 from zerocross.data.order import derived_seed
 from zerocross.nn import summary
-from zerocross.optim import HybridOptimizer, Schedule, set_field, split_params
+from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
 from zerocross.train.config import Config, Real, Stage
 from zerocross.train.task import Loss, build_loss, check_fits
@@ -29,16 +29,25 @@ _COMPILE_SECONDS = 100.0
 
 @dataclass(frozen=True)
 class Schedules:
-    """alpha-decay and lr-decay: each optimizer's groups follow a schedule of their own."""
+    """alpha-decay and lr-decay: each optimizer's groups follow a schedule of their own.
+
+    Args:
+        binary: Of the binary weights' `lr`.
+        real: Of the real parameters' `lr`.
+        ramps: Param-group field -> ramp of the binary weights' optimizer, over the same updates.
+    """
 
     binary: Schedule
     real: Schedule
+    ramps: Mapping[str, Ramp] = field(default_factory=dict)
 
     def apply(self, optimizer: Optimizer, step: int) -> None:
-        """Set `lr` (alpha, in a filter's groups) of every param group for update `step`."""
+        """Set `lr` (alpha, in a filter's groups) and what has a ramp, in every param group, for update `step`."""
         inner: Any = getattr(optimizer, "optimizer", optimizer)  # Fabric wraps it
         if isinstance(inner, HybridOptimizer):
             set_field(inner.binary.param_groups, "lr", self.binary.factor(step))
+            for name, ramp in self.ramps.items():
+                set_value(inner.binary.param_groups, name, ramp.value(step, self.binary.total))
             set_field(inner.real.param_groups, "lr", self.real.factor(step))
         else:
             set_field(inner.param_groups, "lr", self.real.factor(step))
@@ -156,7 +165,8 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
     real = build_real(split.real, split.real_no_decay, real_settings)
     if not split.binary:
         return real
-    binary = methods.get(config.method).build(split.binary, config.optimizer_of(stage), config.log_every)
+    hyperparameters = methods.first_values(config.optimizer_of(stage))
+    binary = methods.get(config.method).build(split.binary, hyperparameters, config.log_every)
     return HybridOptimizer(binary, real, model, ff_every=config.log_every)
 
 
@@ -164,7 +174,7 @@ def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], set
     """The optimizer of the real parameters."""
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": not_decayed, "weight_decay": 0.0},
+        {"params": not_decayed, "weight_decay": settings.weight_decay if settings.decay == "all" else 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     if not groups:
@@ -178,9 +188,10 @@ def build_schedules(config: Config, stage: Stage, updates_per_epoch: int) -> Sch
     """Schedules over all updates of a stage."""
     total = stage.epochs * updates_per_epoch
     warmup = min(round(config.warmup_epochs * updates_per_epoch), total - 1)
-    shape: Any = config.optimizer_of(stage)["schedule"]
-    real: Any = config.real_of(stage).schedule
-    return Schedules(Schedule(shape, total, warmup), Schedule(real, total, warmup))
+    optimizer = config.optimizer_of(stage)
+    binary = Schedule.parse(str(optimizer["schedule"]), total, warmup)
+    real = Schedule.parse(config.real_of(stage).schedule, total, warmup)
+    return Schedules(binary, real, methods.ramps(config.method, optimizer))
 
 
 def should_compile(config: Config, model: nn.Module, dataset: Dataset, updates: int, device: torch.device) -> bool:

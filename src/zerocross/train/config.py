@@ -13,10 +13,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from zerocross import methods, models
 from zerocross.methods import Value
-from zerocross.nn.checks import did_you_mean
-from zerocross.optim.schedule import Schedule, Shape
+from zerocross.nn.checks import check_choice, did_you_mean
+from zerocross.optim.schedule import Schedule
 
 Binarize = Literal["both", "activations", "none"]
+NETWORKS = ("common", "published")
 
 ENGINE_REVISION = 1
 """Of all arithmetic that runs share: data, batches, loop, layers, evaluation. Raised when a change alters results."""
@@ -98,17 +99,25 @@ class Task:
 class Real:
     """How the real parameters (stem, batch norm, last layer) are trained.
 
-    weight_decay acts on matrices and kernels only, never on vectors (biases, batch norm).
+    Args:
+        name: "sgd" or "adam".
+        lr: > 0.
+        momentum: Of SGD, in [0, 1).
+        weight_decay: 0 or positive.
+        schedule: Of lr, as `Schedule.parse` reads it: "cosine", "linear:0.1", "step:0.5,0.75".
+        decay: What weight_decay acts on: "matrices" and kernels only, or "all" (biases and batch norm, too).
     """
 
     name: Literal["sgd", "adam"] = "sgd"
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 1e-4
-    schedule: Shape = "cosine"
+    schedule: str = "cosine"
+    decay: Literal["matrices", "all"] = "matrices"
 
     def __post_init__(self) -> None:
         _check_types(self, "real.")
+        _check_schedule("real.schedule", self.schedule)
         if not self.lr > 0 or not 0 <= self.momentum < 1 or not self.weight_decay >= 0:
             raise ValueError(
                 f"real.lr, momentum, weight_decay are {self.lr}, {self.momentum}, {self.weight_decay}; they must be "
@@ -162,6 +171,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_types(self, "")
+        object.__setattr__(self, "method", methods.current_name(self.method))
         object.__setattr__(self, "optimizer", methods.hyperparameters(self.method, self.optimizer))
         for name in ("batch_size", "accumulate", "log_every", "checkpoint_every", "processes"):
             if getattr(self, name) < 1:
@@ -173,8 +183,7 @@ class Config:
         if not self.stages or self.stages[0].init_from is not None:
             raise ValueError("stages: there must be at least one, and the first has no previous one to start from")
         for stage in self.stages:
-            shape: Any = self.optimizer_of(stage)["schedule"]
-            Schedule(shape, total=1)  # refuses a shape that does not exist
+            _check_schedule("optimizer.schedule", str(self.optimizer_of(stage)["schedule"]))
             self.real_of(stage)
 
     def optimizer_of(self, stage: Stage) -> dict[str, Value]:
@@ -238,19 +247,21 @@ def _options(config: Config) -> dict[str, Value]:
 
 
 def with_epochs(config: Config, epochs: int) -> Config:
-    """The same run over so many epochs in all; stages keep their shares."""
+    """The same run over so many epochs in all; stages and warm-up keep their shares."""
     total = sum(stage.epochs for stage in config.stages)
     shares = _shared_out(epochs, [stage.epochs / total for stage in config.stages])
     stages = (dataclasses.replace(stage, epochs=n) for stage, n in zip(config.stages, shares, strict=True))
-    return dataclasses.replace(config, stages=tuple(stages))
+    return dataclasses.replace(config, stages=tuple(stages), warmup_epochs=config.warmup_epochs * epochs / total)
 
 
 def with_method(config: Config, name: str) -> Config:
     """The same run by another method: over as many epochs, at that method's own hyperparameters and stages.
 
-    Settings of the real parameters that are a part of the method replace the run's. The run's own method keeps what the
-    run says about it.
+    Settings of the real parameters and a warm-up that are a part of the method replace the run's. The batch size stays
+    the run's, so that methods are compared at equal batches and budget; see with_network. The run's own method keeps
+    what the run says about it.
     """
+    name = methods.current_name(name)
     if name == config.method:
         return config
     method = methods.get(name)
@@ -258,11 +269,36 @@ def with_method(config: Config, name: str) -> Config:
     if method.parts:
         stages = _stages_of(method.parts, sum(stage.epochs for stage in stages))
     real = build_part(Real, {**dataclasses.asdict(config.real), **method.real}, "real.")
+    warmup = config.warmup_epochs
+    if "warmup" in method.run:
+        warmup = method.run["warmup"] * sum(stage.epochs for stage in stages)
     # What the old method asked of the network, written out by `resolved`, does not go along.
     default = _options(config)
     options = {k: v for k, v in config.model.options.items() if k not in default or default[k] != v}
     model = dataclasses.replace(config.model, options=options)
-    return dataclasses.replace(config, method=name, model=model, optimizer={}, real=real, stages=stages)
+    return dataclasses.replace(
+        config, method=name, model=model, optimizer={}, real=real, stages=stages, warmup_epochs=warmup
+    )
+
+
+def with_network(config: Config, network: str) -> Config:
+    """The same run on the "common" network, as it is, or on the one that the method's authors "published".
+
+    The published form is a set of options of birealnet20, and the authors' batch size. A method without one of its own
+    keeps the common network.
+    """
+    check_choice("network", network, NETWORKS)
+    if network == "common":
+        return config
+    method = methods.get(config.method)
+    if config.model.name != "birealnet20":
+        raise ValueError(
+            f"network = 'published' with model {config.model.name!r}: methods have published forms of birealnet20 "
+            "only; take the recipe cifar10-birealnet20, or network common"
+        )
+    model = dataclasses.replace(config.model, options={**config.model.options, **method.network})
+    batch_size = int(method.run.get("batch_size", config.batch_size))
+    return dataclasses.replace(config, model=model, batch_size=batch_size)
 
 
 def two_step(config: Config) -> Config:
@@ -274,7 +310,7 @@ def two_step(config: Config) -> Config:
         raise ValueError(f"this run has {len(config.stages)} stages already: two-step training divides one")
     second = {}
     if config.optimizer.get("warm_start") == 0:
-        second["warm_start"] = 3 * math.sqrt(float(config.optimizer["alpha"] or 0) / 2)
+        second["warm_start"] = 3 * math.sqrt(float(methods.first_values(config.optimizer)["alpha"] or 0) / 2)
     elif methods.get(config.method).kind == "theta":
         raise ValueError(
             f"method {config.method!r} starts from no weights: two-step training is for latent weights, or the filter"
@@ -317,6 +353,13 @@ def unknown_field(path: str, name: str, known: list[str]) -> str:
 
 
 _WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text", NoneType: "none"}
+
+
+def _check_schedule(name: str, text: str) -> None:
+    try:
+        Schedule.parse(text, total=1)
+    except ValueError as wrong:
+        raise ValueError(f"{name}: {wrong}") from None
 
 
 def _check_types(part: Any, where: str) -> None:

@@ -1,4 +1,4 @@
-"""BinaryConnect: the sign, and nothing else; its clipping is the optimizer's."""
+"""BinaryConnect and BinaryNet: the sign, and nothing else; the clipping is the optimizer's."""
 
 from __future__ import annotations
 

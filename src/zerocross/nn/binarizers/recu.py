@@ -31,7 +31,7 @@ class ReCU(nn.Module):
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         check_several(weight, "ReCU")
-        self.scale = nn.Parameter(self.start(weight)["scale"])
+        self.scale = nn.Parameter(torch.rand(len(weight), device=weight.device, dtype=weight.dtype))  # as theirs starts
         self.register_buffer("tau", torch.tensor(_FIRST_TAU, device=weight.device), persistent=False)
 
     def set_progress(self, progress: float) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from zerocross.nn.binarizers.per_filter import centred, check_several, column
-from zerocross.nn.sign import sign
+from zerocross.nn.binarizers.per_filter import column
+from zerocross.nn.sign import scale_backward, sign
 
 
 class XNORNet(nn.Module):
-    """Rastegari et al., *XNOR-Net*, ECCV 2016: each filter centred and clamped to [-1, 1], ``sign(w) mean|w|``.
+    """Rastegari et al., *XNOR-Net*, ECCV 2016: ``sign(w) mean|w|``, the mean of each filter.
 
-    The gradient is their Eq. for dC/dW: through the sign where abs(w) <= 1, times the scale, and through the scale.
-    Their code centres and clamps the stored weight before each pass; here it is part of the function.
+    The stored weight itself is centred and clamped before each pass (`centre_and_clamp_`), which the method's optimizer
+    does after every update: the gradient knows nothing of it. That gradient is the published one: through the sign
+    where abs(w) <= 1, times the scale, and through the scale; all of it times n (1 - 1/c), for filters of n weights
+    over c input channels, beside which the weight decay is small.
 
     Args:
         weight: The layer's latent weight.
@@ -20,18 +22,30 @@ class XNORNet(nn.Module):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        check_several(weight, "XNOR-Net")
+        channels = weight.shape[1]
+        if channels == 1:
+            raise ValueError(
+                f"XNOR-Net centres weights over their input channels, and a weight of shape {tuple(weight.shape)} has "
+                "one: keep this layer real, or take another binarizer"
+            )
+        self.gain = weight[0].numel() * (1 - 1 / channels)
 
     def forward(self, w: Tensor) -> Tensor:
         """Return -1 and +1, times the mean of abs(w) per filter."""
-        clamped = centred(w).clamp(-1, 1)
-        return sign(clamped, "clip") * column(clamped.abs().flatten(1).mean(1), w)
+        w = scale_backward(w, self.gain)
+        return sign(w, "clip") * column(w.abs().flatten(1).mean(1), w)
 
     def before_sign(self, w: Tensor) -> Tensor:
-        """Return w, each filter less its mean."""
-        return centred(w)
+        """Return w itself."""
+        return w
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
         """Return nothing: there is no parameter."""
         del w
         return {}
+
+
+def centre_and_clamp_(weights: list[Tensor]) -> None:
+    """Take the mean over input channels from each position of the kernels, then clamp to [-1, 1], in place."""
+    for w in weights:
+        w.sub_(w.mean(1, keepdim=True)).clamp_(-1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from zerocross.nn.binarizers.per_filter import column
@@ -14,12 +15,12 @@ class XNORNetPP(nn.Module):
     The gradient of the sign is stopped beyond abs(w) = 1.
 
     Args:
-        weight: The layer's latent weight; its mean magnitude per filter is where the scale starts.
+        weight: The layer's latent weight.
     """
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        self.scale = nn.Parameter(self.start(weight)["scale"])
+        self.scale = nn.Parameter(torch.ones(len(weight), device=weight.device, dtype=weight.dtype))
 
     def forward(self, w: Tensor) -> Tensor:
         """Return -1 and +1, times the learned scale per filter."""
