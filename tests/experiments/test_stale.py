@@ -15,6 +15,7 @@ from zerocross.experiments.compare import summarise
 from zerocross.experiments.shelf import Shelf
 from zerocross.experiments.stale import check_revisions, migrate, missing_runs, stale
 from zerocross.train import Config, Place, to_dict
+from zerocross.train.config import resolved
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -22,7 +23,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 def write(folder: Path, config: Config, /, **more: Any) -> dict[str, Any]:
     """The result of a run, as a training writes it."""
     result = {
-        "hash": config.hash, "config": to_dict(config), "revision": config.revision, "evaluated_on": "test",
+        "hash": config.hash, "config": to_dict(resolved(config)), "revision": config.revision, "evaluated_on": "test",
         "data": "digits", "final": {"top1": 90.0}, "history": [], "ff_ratio": [], "seconds": 1.0, "provenance": {},
         **more,
     }  # fmt: skip
