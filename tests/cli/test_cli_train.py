@@ -62,7 +62,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", "data.options.fold=1"], "digits has no option 'fold'"),
         (["--set", "batch_size=100000"], "batch_size 100000 exceeds the 1438 samples"),
         (["--set", "accumulate=5"], "does not divide into accumulate = 5 parts"),
-        (["--precision", "16"], "precision is '16'; it can be '32', 'bf16'"),
+        (["--precision", "16"], "precision is '16'; it can be 'auto', '32', 'bf16'"),
         (["--compile", "maybe"], "compile is 'maybe'"),
         (["--accelerator", "cdua"], "did you mean 'cuda'?"),
         (["--sync-bn"], "--sync-bn needs CUDA"),

@@ -167,7 +167,7 @@ def test_set_takes_text_for_what_the_field_is(path: str, text: str, value: Any) 
         ("batch_size", "true", "it can be a whole number"),
         ("accumulate", "3", "does not divide"),
         ("data.validate", "1", "it can be true or false"),
-        ("precision", "16", "it can be '32', 'bf16'"),
+        ("precision", "16", "it can be 'auto', '32', 'bf16'"),
         ("stages.0.binarize", "all", "it can be 'both', 'activations', 'none'"),
         ("stages.0.init_from", "previous", "the first has no previous one"),
         ("stages.0.epochs", "0", "at least 1"),

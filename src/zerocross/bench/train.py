@@ -80,7 +80,12 @@ def measure(
         compile_: False leaves the compiled contenders eager (for a quick look, or where there is no compiler).
     """
     dataset = _images(batch_size * (2 * rounds + 10))
-    config = replace(RECIPES["cifar10-birealnet20"].config, batch_size=batch_size, compile="on" if compile_ else "off")
+    config = replace(
+        RECIPES["cifar10-birealnet20"].config,
+        batch_size=batch_size,
+        compile="on" if compile_ else "off",
+        precision="32",
+    )
     config = replace(config, model=replace(config.model, name=name), stages=(replace(config.stages[0], epochs=1),))
     say("building and compiling the contenders (a minute or two)")
     contenders = {

@@ -51,7 +51,9 @@ def command(
         int | None, typer.Option(metavar="N", help="Processes, one device each. Default: 1.", min=1)
     ] = None,
     accelerator: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda or auto. Default: auto.")] = None,
-    precision: Annotated[str | None, typer.Option(metavar="NAME", help="32 or bf16.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="NAME", help="32, bf16, or auto: bf16 where the device computes in it.")
+    ] = None,
     compile_: Annotated[str | None, typer.Option("--compile", metavar="WHEN", help="auto, on or off.")] = None,
     sync_bn: Annotated[
         bool, typer.Option("--sync-bn", metavar="", help="Batch statistics over all devices (CUDA).")
@@ -87,6 +89,7 @@ def command(
 
     from zerocross.train import assign, recipes
     from zerocross.train.config import two_step, with_epochs, with_method, with_network
+    from zerocross.train.precision import settled
 
     config = recipes.get(recipe or "digits").config
     if epochs is not None:
@@ -104,7 +107,7 @@ def command(
     changes |= {"sync_bn": "true"} if sync_bn else {}
     config = assign.changed(config, changes)
     started = _torchrun() or (devices or 1, 1)
-    config = dataclasses.replace(config, processes=started[0] * started[1])
+    config = settled(dataclasses.replace(config, processes=started[0] * started[1]), accelerator or "auto")
     folder = out or Path("runs") / f"{config.recipe}-{config.method}-seed{config.seed}"
     if results is not None and (taken := results / f"{config.hash}.json").exists():
         raise FileExistsError(f"{taken} already holds the result of this config; move it away, or leave out --results")

@@ -137,10 +137,12 @@ def _space(name: str) -> Any:
 def _recipe(name: str, epochs: int | None, set_: list[str], seed: int) -> dict[str, Any]:
     from zerocross.train import changed, recipes, to_dict
     from zerocross.train.config import with_epochs
+    from zerocross.train.precision import settled
 
     config = recipes.get(name).config
     config = with_epochs(config, epochs) if epochs is not None else config
-    return to_dict(changed(config, {**assignments(set_), "seed": str(seed)}))
+    # Settled here, so that workers on other machines train in the same precision.
+    return to_dict(settled(changed(config, {**assignments(set_), "seed": str(seed)})))
 
 
 def _search(study: Study, objective: Training, storage: str, workers: int, out: Path, *, quiet: bool) -> int:

@@ -13,6 +13,7 @@ from zerocross.experiments.progress import Progress
 from zerocross.experiments.shelf import Shelf, failure
 from zerocross.train.build import check
 from zerocross.train.config import Config
+from zerocross.train.precision import settled
 
 
 def name_of(config: Config) -> str:
@@ -52,7 +53,7 @@ def run_all(
         raise ValueError(f"jobs is {jobs}; it must be at least 1")
     if place.processes != 1:
         raise ValueError(f"many runs take one device each, not {place.devices} x {place.nodes}; raise jobs instead")
-    configs = list(configs)
+    configs = [settled(config, place.accelerator) for config in configs]
     wanted = {config.hash: config for config in configs}
     shelf = Shelf(place, results, work, keep)
     outcomes = {key: found for key, config in wanted.items() if (found := shelf.find(config)) is not None}

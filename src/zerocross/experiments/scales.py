@@ -18,7 +18,7 @@ TRAIN_SIZE = 10_000
 
 def base(scale: Scale) -> Config:
     """The run that all analyses of Section 4 vary: the filter, on Bi-RealNet-20 (at smoke scale a small relative)."""
-    recipe = recipes.get("cifar10-birealnet20").config
+    recipe = dataclasses.replace(recipes.get("cifar10-birealnet20").config, precision="32")
     if scale == "paper":
         return recipe
     if scale == "reduced":

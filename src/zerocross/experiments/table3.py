@@ -35,16 +35,16 @@ PAPER: dict[str, tuple[int, float, float | None]] = {
 }
 TEACHER = "resnet34.pt"
 COMMAND = (
-    "torchrun --nproc-per-node 3 -m zerocross train imagenet-reactnet-a --devices 3 --data-dir DATA "
+    "torchrun --nproc-per-node 3 -m zerocross train imagenet-reactnet-a --devices 3 --precision 32 --data-dir DATA "
     f"--results {{results}} --set task.teacher_weights={TEACHER}"
 )
 
 
 def config(scale: Scale) -> Config:
     """The recipe, or the same network and optimizers on a few images, without a teacher."""
-    recipe = recipes.get("imagenet-reactnet-a").config
+    recipe = dataclasses.replace(recipes.get("imagenet-reactnet-a").config, precision="32")
     if scale == "paper":
-        return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, teacher_weights=TEACHER))
+        return dataclasses.replace(recipe, processes=3, task=dataclasses.replace(recipe.task, teacher_weights=TEACHER))
     small = {"task": Task(), "compile": "off", "log_every": 1}
     if scale == "reduced":
         images = DataConfig("imagenet", options={"reader": "pillow"})

@@ -142,7 +142,8 @@ class Config:
         accumulate: Micro-batches per update; they share batch_size.
         warmup_epochs: Linear rise of alpha and lr at the start of each stage.
         seed: Start, order and augmentation.
-        precision: "32" or "bf16" (autocast; parameters and filter state stay float32).
+        precision: "32", "bf16" (autocast; parameters and filter state stay float32), or "auto": bf16 where the device
+            computes in it. A run settles "auto" before it begins, and stores what it used.
         compile: "auto" (on where a compiler is present and the planned steps repay it), "on" or "off".
         log_every: Updates between two lines of metrics; flips are counted on these updates.
         checkpoint_every: Updates between two checkpoints; one is written at the end of every epoch, too.
@@ -162,7 +163,7 @@ class Config:
     accumulate: int = 1
     warmup_epochs: float = 0.0
     seed: int = 0
-    precision: Literal["32", "bf16"] = "32"
+    precision: Literal["auto", "32", "bf16"] = "32"
     compile: Literal["auto", "on", "off"] = "auto"
     log_every: int = 10
     checkpoint_every: int = 500
@@ -206,6 +207,11 @@ class Config:
         Options of the network count with their defaults resolved, and the arithmetic by its revision: a result that
         was computed otherwise is never found under this name.
         """
+        if self.precision == "auto":
+            raise ValueError(
+                "precision is 'auto', which is another one on another machine: settle it first, with "
+                "zerocross.train.precision.settled(config), or set 32 or bf16"
+            )
         decides = {k: v for k, v in to_dict(resolved(self)).items() if k not in {"recipe", "checkpoint_every"}}
         decides["revision"] = self.revision
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]

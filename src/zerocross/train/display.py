@@ -46,6 +46,8 @@ class Display:
         self.close()
         self._total = stage.epochs * updates_per_epoch
         self._began, self._done_before = time.monotonic(), position.step
+        if position.stage == 0 and self.config.precision == "bf16":
+            self.say("precision: bfloat16 (parameters and filter state stay float32)")
         if len(self.config.stages) > 1:
             self.say(f"stage {position.stage + 1} of {len(self.config.stages)}: binarize = {stage.binarize}")
         if self.live:

@@ -26,6 +26,7 @@ from zerocross.train.checkpoint import Position
 from zerocross.train.config import Config
 from zerocross.train.display import Display
 from zerocross.train.evaluation import evaluate
+from zerocross.train.precision import settled
 from zerocross.train.record import Record
 from zerocross.train.stop import Stop, Stopped
 
@@ -89,7 +90,7 @@ def fit(
         raise ValueError("a model of your own goes with a single stage: later stages build theirs from config.model")
     fabric = fabric or make_fabric(config)
     fabric.launch()
-    config = dataclasses.replace(config, processes=fabric.world_size)
+    config = settled(dataclasses.replace(config, processes=fabric.world_size), fabric.device.type)
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
     state, damaged = checkpoint.newest(folder / "checkpoints") if folder is not None else (None, [])
@@ -267,7 +268,7 @@ def _save(run: Run, work: Work) -> None:
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
     """Lightning Fabric for a run: devices, precision, and DDP where there is more than one process."""
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
-    precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[config.precision]
+    precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
     strategy = "ddp" if devices * nodes > 1 else "auto"
     try:
         fabric = Fabric(

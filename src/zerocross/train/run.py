@@ -20,6 +20,7 @@ from zerocross.train.config import Config, resolved, to_dict
 from zerocross.train.folder import Place, read_config, read_json, read_place
 from zerocross.train.loop import Fitted, LostPeerError, fit, make_fabric
 from zerocross.train.picture import draw
+from zerocross.train.precision import settled
 from zerocross.train.record import provenance, write_json
 from zerocross.train.task import load_teacher, read_weights
 
@@ -40,7 +41,7 @@ def begin(config: Config, folder: Path, place: Place | None = None, *, show: boo
         raise FileExistsError(
             f"{folder} already holds a run; go on with it by --resume {folder}, or choose another folder by --out"
         )
-    config = resolved(dataclasses.replace(config, processes=place.processes))
+    config = resolved(settled(dataclasses.replace(config, processes=place.processes), place.accelerator))
     dataset, teacher, fabric = _gather(config, place)
     check(config, dataset, place.processes)
     fabric.launch()
