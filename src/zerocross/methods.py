@@ -379,6 +379,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             settings=f"the SGD of the paper's other CIFAR-10 rows: assumed; sharpness from 0.2: published; {_START}",
             build=_sgd,
             model_options=_latent("dsq", init_scale=0.1),
+            golden="dsq",
         ),
         "recu": Method(
             summary="standardised latent weights whose tails are clamped at a rising quantile, times a learned scale",

@@ -30,8 +30,10 @@ def command(
     for key, method in METHODS.items():
         table.add_row(key, method.summary, _values(method.hyperparameters), str(len(method.tuned)))
     Console(highlight=False).print(table)
+    untested = ", ".join(key for key, method in METHODS.items() if method.golden is None)
+    typer.echo(f"\nno golden numbers (not tested against published code): {untested}")
     typer.echo(
-        "\nto tune: for the binary weights; start, scaling and clipping count where a method has them.\n"
+        "to tune: for the binary weights; start, scaling and clipping count where a method has them.\n"
         "One whole: zerocross methods NAME. Run it: zerocross train RECIPE --method NAME. Side by side: zerocross "
         "compare"
     )
@@ -50,7 +52,7 @@ def _show(name: str) -> None:
         "Layers": _values(method.model_options),
         "Run": _values(method.run) or "as the recipe has it",
         "Published network": _values(method.network) or "the common one",
-        "Published numbers": method.golden or "no golden numbers",
+        "Golden numbers": f"tests/reference/golden/{method.golden}.npz" if method.golden else "no golden numbers",
     }
     typer.echo(f"{name}: {method.summary}\n")
     for what, text in told.items():
