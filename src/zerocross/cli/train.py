@@ -15,6 +15,9 @@ import typer
 if TYPE_CHECKING:
     from zerocross.train import Finished
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_REFUSED = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)  # paths that were given
+
 DATA_DIR = typer.Option(metavar="DIR", help="Where the datasets are.", envvar="ZEROCROSS_DATA", show_envvar=True)
 
 
@@ -159,18 +162,29 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
     except train.Stopped as stopped:
         return _tell(f"{stopped}; {go_on}", stopped.exit_code) if first else 0
     except train.LostPeerError as failed:
-        if first:
+        if first or isinstance(failed, train.NoMeetingError):
             _tell(f"{failed}; {go_on}", 1)
         sys.stderr.flush()
         os._exit(1)  # at once, before the launcher kills what is left of the run
     except train.RunError as failed:
         return _tell(str(failed), 1) if first else 0
-    except OSError as failed:
-        if failed.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+    except (OSError, MemoryError) as failed:
+        if isinstance(failed, _REFUSED):
             raise
-        what = f"{failed.strerror}: the run cannot write to {folder}"
-        return _tell(f"{what}; what it had saved is kept. Make room, then {go_on}", 1)
+        kept = os.access(folder / "config.json", os.F_OK)
+        after = f"; what it had saved is kept. Put it right, then {go_on}" if kept else ""
+        return _tell(_environment(failed, folder) + after, 1)
     return finished if first else 0
+
+
+def _environment(failed: OSError | MemoryError, folder: Path) -> str:
+    """What the machine refused, in one line."""
+    if isinstance(failed, MemoryError):
+        return "out of memory"
+    what = failed.strerror or str(failed)
+    if failed.errno in _NO_ROOM:
+        return f"{what}: the run cannot write to {folder}"
+    return f"{what}: {failed.filename}" if failed.filename is not None else f"{what}, in the run in {folder}"
 
 
 def _tell(message: str, code: int) -> int:

@@ -167,6 +167,10 @@ class Config:
             raise ValueError(f"seed and warmup_epochs are {self.seed}, {self.warmup_epochs}; neither may be negative")
         if not self.stages or self.stages[0].init_from is not None:
             raise ValueError("stages: there must be at least one, and the first has no previous one to start from")
+        if self.warmup_epochs >= (shortest := min(stage.epochs for stage in self.stages)):
+            raise ValueError(
+                f"warmup_epochs is {self.warmup_epochs:g}; it must lie below the epochs of every stage, here {shortest}"
+            )
         for stage in self.stages:
             shape: Any = self.optimizer_of(stage)["schedule"]
             Schedule(shape, total=1)  # refuses a shape that does not exist

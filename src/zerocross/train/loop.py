@@ -25,16 +25,10 @@ from zerocross.train.checkpoint import Position
 from zerocross.train.config import Config
 from zerocross.train.display import Display
 from zerocross.train.evaluation import evaluate
+from zerocross.train.folder import alone
+from zerocross.train.ranks import RunError, from_rank_zero, launch
 from zerocross.train.record import Record
 from zerocross.train.stop import Stop, Stopped
-
-
-class RunError(RuntimeError):
-    """A run that cannot go on, for a reason that its user can understand."""
-
-
-class LostPeerError(RunError):
-    """Another process of the run has ended, and this one cannot go on without it."""
 
 
 @dataclass
@@ -48,6 +42,7 @@ class Run:
     record: Record
     display: Display
     stop: Stop
+    data: str  # fingerprint; empty without a folder
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,8 @@ def fit(
         dataset: From zerocross.data.load or from_tensors.
         model: A network of your own in place of the one that config.model names (single-stage runs).
         teacher: For distillation.
-        folder: Where metrics and checkpoints go. A checkpoint that is there is gone on from, to the bit.
+        folder: Where metrics and checkpoints go. Resumes bit-exactly from an existing checkpoint, which must be of the
+            same config and data. One process (or one group of ranks) at a time.
         fabric: Devices, precision and processes; by default one device.
         show: Progress on the terminal.
         tensorboard: Event files beside the metrics.
@@ -87,21 +83,18 @@ def fit(
     if model is not None and config.stages[1:]:
         raise ValueError("a model of your own goes with a single stage: later stages build theirs from config.model")
     fabric = fabric or make_fabric(config)
-    fabric.launch()
+    launch(fabric)
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
-    state, damaged = checkpoint.newest(folder / "checkpoints") if folder is not None else (None, [])
-    if state and state["config"] != config.hash:
-        raise ValueError(f"{folder} holds checkpoints of a run with other settings; choose another folder")
-    position = Position(**state["position"]) if state else Position()
-    record = Record(folder, state["record"] if state else None, write=main, tensorboard=tensorboard)
-    display = Display(config, dataset, show=show and main)
-    for line in damaged:
-        display.say(f"{line}; going on from the one before it" if state else f"{line}; starting again")
     with ExitStack() as closing:
-        closing.callback(record.close)
+        display = Display(config, dataset, show=show and main)
         closing.callback(display.close)
-        run = Run(config, folder, fabric, position, record, display, closing.enter_context(Stop(fabric)))
+        state, data = _reopen(config, dataset, folder, fabric, display, closing)
+        position = Position(**state["position"]) if state else Position()
+        record = Record(folder if main else None, state["record"] if state else None, tensorboard=tensorboard)
+        closing.callback(record.close)
+        record.lines = from_rank_zero(fabric, lambda: record.lines)
+        run = Run(config, folder, fabric, position, record, display, closing.enter_context(Stop(fabric)), data)
         carried = state["model"] if state else None
         inside = state if state and "optimizer" in state else None  # a checkpoint from within a stage
         network = None
@@ -127,6 +120,32 @@ def fit(
             network = model if model is not None else build_model(config, config.stages[-1], dataset)
             network.load_state_dict(carried or {})
     return Fitted(network, record.of("eval")[-1], record)
+
+
+def _reopen(
+    config: Config, dataset: Dataset, folder: Path | None, fabric: Fabric, display: Display, closing: ExitStack
+) -> tuple[dict[str, Any] | None, str]:
+    """Hold the folder; the newest checkpoint in it, as rank 0 reads it for all, and the fingerprint of the data."""
+    if folder is None:
+        return None, ""
+    place = folder / "checkpoints"
+
+    def read() -> tuple[bytes | None, list[tuple[str, Path]], str]:
+        closing.enter_context(alone(folder))
+        data, damaged = checkpoint.newest_bytes(place)
+        return data, [(str(wrong), wrong.path) for wrong in damaged], dataset.fingerprint
+
+    data, damaged, fingerprint = from_rank_zero(fabric, read)
+    state = checkpoint.parse(data) if data is not None else None
+    if state and state["config"] != config.hash:
+        raise ValueError(f"{folder} holds checkpoints of a run with other settings; choose another folder")
+    if state and state.get("data", fingerprint) != fingerprint:  # checkpoints of old have none
+        raise ValueError(f"{folder} holds checkpoints of a run on other data; choose another folder")
+    for line, path in damaged:
+        after = "going on from the one before it" if state else "starting again"
+        aside = f" (kept as {checkpoint.set_aside(path).name})" if fabric.is_global_zero else ""
+        display.say(f"{line}{aside}; {after}")
+    return state, fingerprint
 
 
 def _train_epoch(run: Run, work: Work) -> None:
@@ -174,8 +193,11 @@ def _train_epoch(run: Run, work: Work) -> None:
 def _update(run: Run, work: Work) -> None:
     try:
         work.optimizer.step()
-    except ValueError as wrong:  # a gradient that is not finite: the parameter is named, and nothing has changed
-        raise _diverged(run, str(wrong).partition(";")[0]) from wrong
+    except ValueError as wrong:
+        grads = [param.grad for param in work.module.parameters() if param.grad is not None]
+        if all(grad.isfinite().all() for grad in grads):
+            raise
+        raise _diverged(run, str(wrong).partition(";")[0]) from wrong  # it names the parameter; nothing has changed
     work.optimizer.zero_grad()
 
 
@@ -249,6 +271,7 @@ def _save(run: Run, work: Work) -> None:
     if fabric.is_global_zero:
         state = {
             "config": run.config.hash,
+            "data": run.data,
             "model": work.module.state_dict(),
             "random": states,
             "record": run.record.seen(run.position.updates),
