@@ -35,6 +35,12 @@ def command(
         bool,
         typer.Option("--two-step", metavar="", help="Real weights with binary activations first, then both binary."),
     ] = False,
+    init_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Start from the weights of a finished run, warm: they survive the first step."
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting: --set optimizer.alpha=1e-4. Repeatable."),
@@ -70,42 +76,42 @@ def command(
     """Train a network as a recipe says, or go on with a run that was cut.
 
     Everything goes into one run folder: config, metrics (JSON lines), checkpoints, final weights and a picture. A run
-    that was stopped or killed goes on, to the bit, with --resume.
+    that was stopped or killed resumes bit-exactly with --resume. To fine-tune a trained network, begin a new run with
+    --init-from: without it, the filter's first update would flip half of its weights.
     """
     if resume is not None:
         given = {
             "recipe": recipe, "--method": method, "--two-step": in_two_steps, "--set": set_, "--epochs": epochs,
-            "--seed": seed, "--validate": validate, "--devices": devices, "--accelerator": accelerator,
-            "--precision": precision, "--compile": compile_, "--sync-bn": sync_bn, "--out": out,
-            "--tensorboard": tensorboard,
+            "--seed": seed, "--init-from": init_from, "--validate": validate, "--devices": devices,
+            "--accelerator": accelerator, "--precision": precision, "--compile": compile_, "--sync-bn": sync_bn,
+            "--out": out, "--tensorboard": tensorboard,
         }  # fmt: skip
         if refused := [name for name, value in given.items() if value]:
             raise ValueError(f"--resume goes on with a run as it was begun: leave out {', '.join(refused)}")
         moved = str(data_dir) if data_dir and _is_typed(context, "data_dir") else None
         return _resume(resume, moved, results=results, quiet=quiet)
 
+    from zerocross import train
     from zerocross.train import assign, recipes
-    from zerocross.train.config import two_step, with_epochs, with_method
+    from zerocross.train.config import with_epochs, with_method
 
     config = recipes.get(recipe or "digits").config
     if epochs is not None:
         config = with_epochs(config, epochs)
     if method is not None:
         config = with_method(config, method)
-    if in_two_steps:
-        config = two_step(config)
     changes = assignments(set_ or [])
     named = {"seed": seed, "precision": precision, "compile": compile_}
     changes |= {field: str(value) for field, value in named.items() if value is not None}
     changes |= {"data.validate": "true"} if validate else {}
     changes |= {"sync_bn": "true"} if sync_bn else {}
-    config = assign.changed(config, changes)
+    start = None
+    if init_from is not None:
+        start = train.trained_run(init_from.resolve())
+    config = assign.changed(config, changes, in_two_steps=in_two_steps, init_from=start)
     folder = out or Path("runs") / f"{config.recipe}-{config.method}-seed{config.seed}"
     if results is not None and (taken := results / f"{config.hash}.json").exists():
         raise FileExistsError(f"{taken} already holds the result of this config; move it away, or leave out --results")
-
-    from zerocross import train
-
     started = _torchrun() or (devices or 1, 1)
     where = str(data_dir.resolve()) if data_dir else None
     place = train.Place(where, *started, accelerator or "auto", tensorboard)

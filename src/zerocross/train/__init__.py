@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zerocross.train.recipes import RECIPES, Recipe
     from zerocross.train.run import Finished, begin, load_data, load_model, resume
     from zerocross.train.stop import Stopped
+    from zerocross.train.task import trained_run
 
 _HOME = {
     "assign": ("changed",),
@@ -29,6 +30,7 @@ _HOME = {
     "recipes": ("RECIPES", "Recipe"),
     "run": ("Finished", "begin", "load_data", "load_model", "resume"),
     "stop": ("Stopped",),
+    "task": ("trained_run",),
 }
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "recalibrate_batch_norm",
     "resume",
     "to_dict",
+    "trained_run",
     "with_method",
 ]
 

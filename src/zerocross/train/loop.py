@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from zerocross.train.folder import alone
 from zerocross.train.ranks import RunError, from_rank_zero, launch
 from zerocross.train.record import Record
 from zerocross.train.stop import Stop, Stopped
+from zerocross.train.task import initial_weights
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Run:
     display: Display
     stop: Stop
     data: str  # fingerprint; empty without a folder
+    trained: bool = False  # whether the stage at hand started from trained weights
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,15 @@ def fit(
         closing.callback(record.close)
         record.lines = from_rank_zero(fabric, lambda: record.lines)
         run = Run(config, folder, fabric, position, record, display, closing.enter_context(Stop(fabric)), data)
-        carried = state["model"] if state else None
+        first = config.stages[0].init_from
+        carried = state["model"] if state else from_rank_zero(fabric, lambda: initial_weights(first)) if first else None
         inside = state if state and "optimizer" in state else None  # a checkpoint from within a stage
         network = None
         while position.stage < len(config.stages):
             work = prepare(
                 config, position.stage, dataset, fabric, own=model, teacher=teacher, carried=carried, state=inside
             )
+            run.trained = work.stage.init_from is not None or _was_trained(model)
             display.stage(position, work.stage, work.updates_per_epoch)
             while position.epoch < work.stage.epochs:
                 _train_epoch(run, work)
@@ -199,6 +204,25 @@ def _update(run: Run, work: Work) -> None:
             raise
         raise _diverged(run, str(wrong).partition(";")[0]) from wrong  # it names the parameter; nothing has changed
     work.optimizer.zero_grad()
+    if run.trained and run.position.step == 0 and run.fabric.is_global_zero:
+        _warn_of_lost_signs(work)
+
+
+def _was_trained(model: nn.Module | None) -> bool:
+    """Whether a network of the user's has seen data in training mode, by what its batch norm has counted."""
+    counts = [buffer for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked")] if model else []
+    return any(int(count) > 0 for count in counts)
+
+
+def _warn_of_lost_signs(work: Work) -> None:
+    """The first update of trained weights must not throw them away."""
+    flipped = ff_ratio(work.optimizer)
+    if flipped > 1 / 3:
+        warnings.warn(
+            f"the first update flipped {flipped:.0%} of the trained binary weights that this run started from; give "
+            "optimizer.warm_start, about 3 * sqrt(alpha / 2), or start by `zerocross train --init-from RUN`",
+            stacklevel=2,
+        )
 
 
 def _metrics(position: Position, loss: float, work: Work, rate: float) -> dict[str, Any]:
