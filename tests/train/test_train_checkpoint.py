@@ -68,6 +68,49 @@ def test_flipped_byte_anywhere_is_noticed_or_harmless(tmp_path: Path, seed: int)
     assert read["position"] == original["position"]
 
 
+def test_any_changed_byte_of_the_archive_is_noticed(tmp_path: Path) -> None:
+    """Whatever torch would have made of it."""
+    path = checkpoint.save(tmp_path, Position(), state())
+    whole = path.read_bytes()
+    draw = random.Random(0)
+    for _ in range(300):
+        changed = bytearray(whole)
+        changed[draw.randrange(len(whole) - 48)] ^= 1 << draw.randrange(8)
+        path.write_bytes(changed)
+        with pytest.raises(checkpoint.DamagedError, match="it fails its checksum"):
+            checkpoint.read(path)
+
+
+def test_checkpoint_of_before_there_was_a_checksum_is_read(tmp_path: Path) -> None:
+    """It has only those of its archive's members, by which it is checked."""
+    path = tmp_path / "00-00000-0000000.pt"
+    torch.save({**state(2.0), "position": {}}, path)
+    read, damaged = checkpoint.newest(tmp_path)
+    assert read is not None
+    assert read["model"]["w"][0] == 2
+    assert not damaged
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(b"\x00\x00\x00\x40" * 8)] ^= 1
+    path.write_bytes(whole)
+    read, (line,) = checkpoint.newest(tmp_path)
+    assert read is None
+    assert line.endswith("fails its checksum")
+
+
+def test_torch_reads_a_checkpoint_as_it_is(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, Position(), state(3.0))
+    assert torch.load(path, weights_only=True)["model"]["w"][0] == 3
+
+
+def test_damaged_files_are_set_aside_and_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "00-00000-0000000.pt"
+    for text in ("first", "second"):
+        path.write_text(text, encoding="utf-8")
+        checkpoint.set_aside(path)
+    assert sorted(other.read_text(encoding="utf-8") for other in tmp_path.iterdir()) == ["first", "second"]
+    assert checkpoint.found(tmp_path) == []
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
 def test_truncated_file_is_noticed(tmp_path: Path, share: float) -> None:
     path = checkpoint.save(tmp_path, Position(), state())
@@ -129,18 +172,6 @@ def test_record_goes_on_from_what_a_checkpoint_had_seen(tmp_path: Path) -> None:
     again.close()
     assert [line["update"] for line in read_lines(tmp_path / "metrics.jsonl")] == [0, 1]
     assert again.seconds >= seen["seconds"]
-
-
-def test_reader_of_another_rank_changes_nothing(tmp_path: Path) -> None:
-    record = Record(tmp_path)
-    record.write("eval", update=3, top1=50.0)
-    seen = record.seen(3)
-    record.write("eval", update=6, top1=60.0)
-    before = (tmp_path / "metrics.jsonl").read_bytes()
-    other = Record(tmp_path, seen, write=False)
-    other.write("eval", update=6, top1=60.0)
-    assert len(other.of("eval")) == 2
-    assert (tmp_path / "metrics.jsonl").read_bytes() == before
 
 
 def test_without_a_checkpoint_the_record_starts_again(tmp_path: Path) -> None:

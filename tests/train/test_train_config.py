@@ -178,6 +178,7 @@ def test_set_takes_text_for_what_the_field_is(path: str, text: str, value: Any) 
         ("optimizer.schedule", "cos", "it can be cosine, linear, constant, step"),
         ("real.schedule", "cos", "it can be cosine, linear, constant, step"),
         ("warmup_epochs", "nan", "neither may be negative"),
+        ("warmup_epochs", "30", "warmup_epochs is 30; it must lie below the epochs of every stage, here 30"),
     ],
 )
 def test_set_refuses_with_one_line_that_helps(path: str, text: str, words: str) -> None:

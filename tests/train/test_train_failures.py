@@ -151,6 +151,66 @@ def test_damaged_checkpoint_is_named_and_the_one_before_read(cut: Path, tmp_path
     assert before.exists()
 
 
+CANNOT_READ = """
+import errno, os, pathlib
+read = pathlib.Path.read_bytes
+def fail(self):
+    if self.suffix == ".pt":
+        raise {error}
+    return read(self)
+pathlib.Path.read_bytes = fail
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("OSError(errno.EIO, os.strerror(errno.EIO), str(self))", "Input/output error: run/checkpoints/"),
+        ("PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))", "Permission denied: run/checkpoints/"),
+        ("MemoryError", "out of memory; "),
+    ],
+)
+def test_error_that_proves_no_damage_stops_the_run_and_loses_nothing(
+    forks: Forks, cut: Path, tmp_path: Path, error: str, said: str
+) -> None:
+    run = shutil.copytree(cut / "run", tmp_path / "run")
+    before = {path: path.read_bytes() for path in checkpoint.found(run / "checkpoints")}
+    command = forks.start(tmp_path, "train", "--resume", "run", patch=CANNOT_READ.format(error=error))
+    assert command.wait() == 1
+    (line,) = command.said().splitlines()
+    assert line.startswith(f"zerocross: {said}")
+    assert line.endswith("what it had saved is kept. Put it right, then go on with: zerocross train --resume run")
+    assert {path: path.read_bytes() for path in checkpoint.found(run / "checkpoints")} == before
+
+
+READ_ONLY = """
+import errno, os, pathlib
+def read_only(self, *words, **values):
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+pathlib.Path.mkdir = read_only
+"""
+
+
+def test_read_only_folder_is_one_line(forks: Forks, tmp_path: Path) -> None:
+    command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=READ_ONLY)
+    assert command.wait() == 1
+    assert command.said() == "zerocross: Read-only file system: the run cannot write to run\n"
+
+
+REFUSED_STEP = """
+from zerocross.optim import HybridOptimizer
+def step(self, closure=None):
+    raise ValueError("this optimizer needs a closure")
+HybridOptimizer.step = step
+"""
+
+
+def test_error_of_a_step_on_finite_values_is_not_divergence(forks: Forks, tmp_path: Path) -> None:
+    command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=REFUSED_STEP)
+    assert command.wait() == 2
+    assert command.said() == "zerocross: this optimizer needs a closure\n"
+
+
 def test_run_goes_on_from_before_a_damaged_checkpoint(forks: Forks, cut: Path, tmp_path: Path, unbroken: Path) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
     last = checkpoint.found(run / "checkpoints")[-1]
@@ -159,7 +219,8 @@ def test_run_goes_on_from_before_a_damaged_checkpoint(forks: Forks, cut: Path, t
     assert command.wait() == 0, command.said()
     first = command.said().splitlines()[0]
     assert first.startswith(f"checkpoint run/checkpoints/{last.name} is damaged: ")
-    assert first.endswith("; going on from the one before it")
+    assert first.endswith(f" (kept as {last.name}.damaged); going on from the one before it")
+    assert last.with_name(f"{last.name}.damaged").exists()
     assert bits(run) == bits(unbroken)
 
 
@@ -172,7 +233,8 @@ def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
     command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 5", "count > 1"))
     assert command.wait() == 1
     assert command.said().count("; starting again") == 2
-    assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates are gone
+    assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates are set aside
+    assert len(list(run.glob("checkpoints/*.damaged"))) == 2
     command = forks.start(tmp_path, "train", "--resume", "run")
     assert command.wait() == 0, command.said()
     assert bits(run) == bits(unbroken)

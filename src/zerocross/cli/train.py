@@ -16,6 +16,9 @@ import typer
 if TYPE_CHECKING:
     from zerocross.train import Finished
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_REFUSED = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)  # paths that were given
+
 DATA_DIR = typer.Option(metavar="DIR", help="Where the datasets are.", envvar="ZEROCROSS_DATA", show_envvar=True)
 
 
@@ -35,6 +38,12 @@ def command(
     ] = False,
     network: Annotated[
         str | None, typer.Option(metavar="WHICH", help="common, or published: the method's authors' own, and batch.")
+    ] = None,
+    init_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Start from the weights of a finished run, warm: they survive the first step."
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -73,12 +82,13 @@ def command(
     """Train a network as a recipe says, or go on with a run that was cut.
 
     Everything goes into one run folder: config, metrics (JSON lines), checkpoints, final weights and a picture. A run
-    that was stopped or killed goes on, to the bit, with --resume.
+    that was stopped or killed resumes bit-exactly with --resume. To fine-tune a trained network, begin a new run with
+    --init-from: without it, the filter's first update would flip half of its weights.
     """
     if resume is not None:
         given = {
             "recipe": recipe, "--method": method, "--network": network, "--two-step": in_two_steps, "--set": set_,
-            "--epochs": epochs, "--seed": seed, "--validate": validate, "--devices": devices,
+            "--epochs": epochs, "--seed": seed, "--init-from": init_from, "--validate": validate, "--devices": devices,
             "--accelerator": accelerator, "--precision": precision, "--compile": compile_, "--sync-bn": sync_bn,
             "--out": out, "--tensorboard": tensorboard,
         }  # fmt: skip
@@ -87,8 +97,9 @@ def command(
         moved = str(data_dir) if data_dir and _is_typed(context, "data_dir") else None
         return _resume(resume, moved, results=results, quiet=quiet)
 
+    from zerocross import train
     from zerocross.train import assign, recipes
-    from zerocross.train.config import two_step, with_epochs, with_method, with_network
+    from zerocross.train.config import with_epochs, with_method, with_network
     from zerocross.train.precision import settled
 
     config = recipes.get(recipe or "digits").config
@@ -98,22 +109,20 @@ def command(
         config = with_method(config, method)
     if network is not None:
         config = with_network(config, network)
-    if in_two_steps:
-        config = two_step(config)
     changes = assignments(set_ or [])
     named = {"seed": seed, "precision": precision, "compile": compile_}
     changes |= {field: str(value) for field, value in named.items() if value is not None}
     changes |= {"data.validate": "true"} if validate else {}
     changes |= {"sync_bn": "true"} if sync_bn else {}
-    config = assign.changed(config, changes)
+    start = None
+    if init_from is not None:
+        start = train.trained_run(init_from.resolve())
+    config = assign.changed(config, changes, in_two_steps=in_two_steps, init_from=start)
     started = _torchrun() or (devices or 1, 1)
     config = settled(dataclasses.replace(config, processes=started[0] * started[1]), accelerator or "auto")
     folder = out or Path("runs") / f"{config.recipe}-{config.method}-seed{config.seed}"
     if results is not None and (taken := results / f"{config.hash}.json").exists():
         raise FileExistsError(f"{taken} already holds the result of this config; move it away, or leave out --results")
-
-    from zerocross import train
-
     where = str(data_dir.resolve()) if data_dir else None
     place = train.Place(where, *started, accelerator or "auto", tensorboard)
     return _report(folder, lambda: train.begin(config, folder, place, show=not quiet), results)
@@ -169,18 +178,29 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
     except train.Stopped as stopped:
         return _tell(f"{stopped}; {go_on}", stopped.exit_code) if first else 0
     except train.LostPeerError as failed:
-        if first:
+        if first or isinstance(failed, train.NoMeetingError):
             _tell(f"{failed}; {go_on}", 1)
         sys.stderr.flush()
         os._exit(1)  # at once, before the launcher kills what is left of the run
     except train.RunError as failed:
         return _tell(str(failed), 1) if first else 0
-    except OSError as failed:
-        if failed.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+    except (OSError, MemoryError) as failed:
+        if isinstance(failed, _REFUSED):
             raise
-        what = f"{failed.strerror}: the run cannot write to {folder}"
-        return _tell(f"{what}; what it had saved is kept. Make room, then {go_on}", 1)
+        kept = os.access(folder / "config.json", os.F_OK)
+        after = f"; what it had saved is kept. Put it right, then {go_on}" if kept else ""
+        return _tell(_environment(failed, folder) + after, 1)
     return finished if first else 0
+
+
+def _environment(failed: OSError | MemoryError, folder: Path) -> str:
+    """What the machine refused, in one line."""
+    if isinstance(failed, MemoryError):
+        return "out of memory"
+    what = failed.strerror or str(failed)
+    if failed.errno in _NO_ROOM:
+        return f"{what}: the run cannot write to {folder}"
+    return f"{what}: {failed.filename}" if failed.filename is not None else f"{what}, in the run in {folder}"
 
 
 def _tell(message: str, code: int) -> int:

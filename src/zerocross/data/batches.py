@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,14 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of all values."""
+        digest = hashlib.sha256()
+        for tensor in (self.inputs, self.targets):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.digest()
 
     def batches(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 from collections.abc import Sequence
@@ -42,6 +43,13 @@ class ImageFiles:
 
     def __len__(self) -> int:
         return len(self.files)
+
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of names and classes; the images themselves are not read, since there may be a million."""
+        digest = hashlib.sha256(self.targets.numpy().data)
+        for file in self.files:
+            digest.update("/".join(Path(file).parts[-2:]).encode() + b"\n")
+        return digest.digest()
 
     def batches(
         self,

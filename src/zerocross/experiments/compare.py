@@ -12,7 +12,7 @@ import numpy as np
 from zerocross import methods
 from zerocross.experiments.stale import check_revisions
 from zerocross.train import assign, recipes
-from zerocross.train.config import Config, two_step, with_epochs, with_method
+from zerocross.train.config import Config, with_epochs, with_method
 from zerocross.train.record import provenance
 
 KIND = "zerocross compare"  # tells our files from others
@@ -56,10 +56,7 @@ def configs(
 def _of_method(config: Config, name: str, changes: Mapping[str, str], *, in_two_steps: bool) -> Config:
     methods.get(name)
     try:
-        config = with_method(config, name)
-        if in_two_steps:
-            config = two_step(config)
-        return assign.changed(config, changes)
+        return assign.changed(with_method(config, name), changes, in_two_steps=in_two_steps)
     except ValueError as wrong:
         raise ValueError(f"{name}: {wrong}") from None
 

@@ -13,20 +13,24 @@ if TYPE_CHECKING:
     from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict, with_method
     from zerocross.train.evaluation import evaluate, recalibrate_batch_norm
     from zerocross.train.folder import Place, read_config, read_place
-    from zerocross.train.loop import Fitted, LostPeerError, RunError, fit, make_fabric
+    from zerocross.train.loop import Fitted, fit, make_fabric
+    from zerocross.train.ranks import LostPeerError, NoMeetingError, RunError
     from zerocross.train.recipes import RECIPES, Recipe
     from zerocross.train.run import Finished, begin, load_data, load_model, resume
     from zerocross.train.stop import Stopped
+    from zerocross.train.task import trained_run
 
 _HOME = {
     "assign": ("changed",),
     "config": ("Config", "Data", "Model", "Real", "Stage", "Task", "from_dict", "to_dict", "with_method"),
     "evaluation": ("evaluate", "recalibrate_batch_norm"),
     "folder": ("Place", "read_config", "read_place"),
-    "loop": ("Fitted", "LostPeerError", "RunError", "fit", "make_fabric"),
+    "loop": ("Fitted", "fit", "make_fabric"),
+    "ranks": ("LostPeerError", "NoMeetingError", "RunError"),
     "recipes": ("RECIPES", "Recipe"),
     "run": ("Finished", "begin", "load_data", "load_model", "resume"),
     "stop": ("Stopped",),
+    "task": ("trained_run",),
 }
 
 __all__ = [
@@ -37,6 +41,7 @@ __all__ = [
     "Fitted",
     "LostPeerError",
     "Model",
+    "NoMeetingError",
     "Place",
     "Real",
     "Recipe",
@@ -57,6 +62,7 @@ __all__ = [
     "recalibrate_batch_norm",
     "resume",
     "to_dict",
+    "trained_run",
     "with_method",
 ]
 

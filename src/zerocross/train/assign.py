@@ -7,23 +7,47 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocross.methods import Value
-from zerocross.train.config import Config, from_dict, to_dict, unknown_field, with_method
+from zerocross.train.config import (
+    Config,
+    from_dict,
+    in_two_stages,
+    to_dict,
+    unknown_field,
+    warm_started,
+    with_method,
+)
 
 # Free-form sections: a name that is not there yet may be set; its own part of the program checks it.
 _OPEN = {"data.options", "model.options", "stages.optimizer", "stages.real"}
 
 
-def changed(config: Config, assignments: Mapping[str, str]) -> Config:
+def changed(
+    config: Config, assignments: Mapping[str, str], *, in_two_steps: bool = False, init_from: str | None = None
+) -> Config:
     """A config with dotted fields set from text: {"optimizer.alpha": "1e-4", "stages.0.epochs": "5"}.
 
-    Another method is taken with its own hyperparameters, whatever the order of the assignments.
+    Another method is taken with its own hyperparameters, whatever the order of the assignments. What follows from other
+    settings, a warm start, is derived last, and only where no assignment names it.
+
+    Args:
+        config: To begin with.
+        assignments: Dotted path -> text.
+        in_two_steps: Also divide the run: real weights with binary activations first, then both binary.
+        init_from: Also start from the weights of a run (`trained_run`).
     """
     if "method" in assignments:
         config = with_method(config, assignments["method"].strip())
+    if in_two_steps:
+        config = in_two_stages(config)
     values = to_dict(config)
+    if init_from is not None:
+        values["stages"][0]["init_from"] = init_from
     for path, text in assignments.items():
         _assign(values, path, text)
-    return from_dict(values)
+    config = from_dict(values)
+    told = any(path.endswith("optimizer.warm_start") for path in assignments)
+    new_start = in_two_steps or init_from is not None or any(path.endswith(".init_from") for path in assignments)
+    return warm_started(config) if new_start and not told else config
 
 
 def _assign(values: Any, path: str, text: str) -> None:

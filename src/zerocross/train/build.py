@@ -18,7 +18,7 @@ from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
 from zerocross.train.config import Config, Real, Stage
-from zerocross.train.task import Loss, build_loss, check_fits
+from zerocross.train.task import Loss, build_loss, check_fits, initial_weights
 
 # Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
 # about a third of the time, and building it about this long. Only "auto" reads them, to decide whether it pays.
@@ -89,12 +89,12 @@ def prepare(
         fabric: Devices, precision, processes.
         own: The user's network, in place of the one that the config names.
         teacher: For distillation.
-        carried: The weights at the end of the stage before, for one that starts from them.
+        carried: The weights at the end of the stage before, or of the run that this one starts from.
         state: A checkpoint from within this stage, to go on from.
     """
     stage = config.stages[index]
     module = own if own is not None else build_model(config, stage, dataset)
-    if carried is not None and stage.init_from == "previous":
+    if carried is not None and stage.init_from is not None:
         start_from(module, carried)
     images = len(dataset.input_size) == 3
     if images:
@@ -127,6 +127,8 @@ def check(config: Config, dataset: Dataset, processes: int) -> None:
         model = build_model(config, stage, dataset)
         if index == 0:
             check_fits(model, dataset, f"model {config.model.name}")
+            if stage.init_from is not None:
+                start_from(model, initial_weights(stage.init_from))
         build_optimizer(model, config, stage)
         train = dataset.train_batches(micro_batch(config), seed=config.seed, world_size=processes)
         build_schedules(config, stage, len(train) // config.accumulate)
@@ -146,12 +148,17 @@ def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:
 
 
 def start_from(model: nn.Module, carried: Mapping[str, Tensor]) -> None:
-    """Take over the weights of the stage before; only scales and binarizers may come or go with them."""
-    missing, unexpected = model.load_state_dict(dict(carried), strict=False)
+    """Take over the weights of the stage or run before; only scales and binarizers may come or go with them."""
+    try:
+        missing, unexpected = model.load_state_dict(dict(carried), strict=False)
+    except RuntimeError as wrong:  # other shapes: more classes, another width
+        raise ValueError(
+            f"the weights to start from are of another network: {' '.join(str(wrong).split())[:160]}"
+        ) from None
     if missing := [name for name in missing if not _is_of_binarizer(name)]:
-        raise ValueError(f"the stage before has no {', '.join(missing[:5])}: it trained another network")
+        raise ValueError(f"the weights to start from have no {', '.join(missing[:5])}: they are of another network")
     if unexpected := [name for name in unexpected if not _is_of_binarizer(name)]:
-        raise ValueError(f"the stage before has {', '.join(unexpected[:5])}, which this one has not")
+        raise ValueError(f"the weights to start from have {', '.join(unexpected[:5])}, which this network has not")
 
 
 def _is_of_binarizer(name: str) -> bool:

@@ -1,12 +1,18 @@
-"""Checkpoints: written aside and renamed, the last two kept, a damaged one named and passed over."""
+"""Checkpoints: written aside and renamed, the last two kept, a damaged one named, set aside and passed over.
+
+A file is torch's zip archive, followed by a mark and the SHA-256 of the archive; torch.load reads it as it is.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import itertools
 import random
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -14,6 +20,10 @@ import torch
 from zerocross.files import write_whole
 
 KEPT = 2
+_MARK = b"zerocross sha256"
+_DIGEST = 32
+_TRAILER = len(_MARK) + _DIGEST
+_END, _END_RECORD = b"PK\5\6", 22  # the last record of a zip archive, and its size without a comment
 
 
 @dataclass
@@ -44,42 +54,105 @@ class Position:
 
 
 def save(folder: Path, position: Position, state: dict[str, Any]) -> Path:
-    """Write one checkpoint whole, then drop all but the last two.
-
-    Files of a later position go, too: a run that went back behind a damaged one must not lose new ones to it.
-    """
+    """Write one checkpoint whole, ending in its own checksum, then drop all but the last two."""
     path = folder / f"{position.stage:02d}-{position.epoch:05d}-{position.batch:07d}.pt"
-    write_whole(path, lambda file: torch.save({**state, "position": asdict(position)}, file))
-    present = found(folder)
-    kept = [other for other in present if other <= path][-KEPT:]
-    for other in present:
-        if other not in kept:
-            other.unlink(missing_ok=True)
+
+    def write(file: IO[bytes]) -> None:
+        summed: Any = _Summed(file)
+        torch.save({**state, "position": asdict(position)}, summed)
+        file.write(_MARK + summed.sum.digest())
+
+    write_whole(path, write)
+    for old in found(folder)[:-KEPT]:
+        old.unlink(missing_ok=True)
     return path
+
+
+class _Summed:
+    """A file that keeps the SHA-256 of what is written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.sum = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.sum.update(data)
+        return self.file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+class DamagedError(ValueError):
+    """A checkpoint that is proven to hold other bytes than were written; `path` names it."""
+
+    def __init__(self, path: Path, why: object) -> None:
+        super().__init__(f"checkpoint {path} is damaged: {' '.join(str(why).split())[:120]}")
+        self.path = path
 
 
 def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The newest whole checkpoint, or None, and a line about each damaged one that was passed over."""
+    data, damaged = newest_bytes(folder)
+    return None if data is None else parse(data), [str(wrong) for wrong in damaged]
+
+
+def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedError]]:
+    """The newest whole checkpoint, as `parse` takes it, or None; and the damaged ones that were passed over.
+
+    Only proven damage is passed over. A file that cannot be read for another reason (a disk that fails, a permission,
+    too little memory) may be whole: its error is the caller's.
+    """
     damaged = []
     for path in reversed(found(folder)):
         try:
-            return read(path), damaged
-        except ValueError as wrong:
-            damaged.append(str(wrong))
+            return read_bytes(path), damaged
+        except DamagedError as wrong:
+            damaged.append(wrong)
     return None, damaged
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read a checkpoint, no pickle loaded; a damaged one is a ValueError that names it."""
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a checkpoint, its checksum verified and taken off."""
+    data = path.read_bytes()
+    body, mark, sum_ = data[:-_TRAILER], data[-_TRAILER:-_DIGEST], data[-_DIGEST:]
+    if mark == _MARK:
+        if hashlib.sha256(body).digest() != sum_:
+            raise DamagedError(path, "it fails its checksum")
+        return body
+    # Written before checkpoints had a checksum of their own: the archive has one for each member, and ends the file.
+    if data[-_END_RECORD:][: len(_END)] != _END:
+        raise DamagedError(path, "it has no checksum at its end")
     try:
-        with zipfile.ZipFile(path) as whole:
-            member = whole.testzip()
-        state = torch.load(path, weights_only=True, map_location="cpu") if member is None else None
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            member = archive.testzip()
+        if member is None:
+            parse(data)  # the archive's own tables have no checksum
+    except MemoryError:
+        raise
     except Exception as wrong:  # a broken archive fails in many ways, all of which mean the same
-        raise ValueError(f"checkpoint {path} is damaged: {' '.join(str(wrong).split())[:120]}") from wrong
-    if state is None:
-        raise ValueError(f"checkpoint {path} is damaged: {member} fails its checksum")
-    return state
+        if "allocate memory" in str(wrong):  # torch's word for MemoryError
+            raise
+        raise DamagedError(path, wrong) from wrong
+    if member is not None:
+        raise DamagedError(path, f"{member} fails its checksum")
+    return data
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """The state that a checkpoint holds; no pickle is run."""
+    return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read one checkpoint; a damaged one is a ValueError that names it."""
+    return parse(read_bytes(path))
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged checkpoint, so that it is neither read nor dropped again; returns its new name."""
+    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
+    return path.rename(next(name for name in names if not name.exists()))
 
 
 def seed_random_states(seed: int) -> None:

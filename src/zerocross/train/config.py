@@ -30,14 +30,15 @@ class Stage:
     Args:
         epochs: At least 1.
         binarize: What is binary in this stage: "both" weights and activations, "activations" only, or "none".
-        init_from: None: from scratch. "previous": from the weights at the end of the stage before.
+        init_from: None: from scratch. "previous": from the weights at the end of the stage before. In the first stage:
+            the folder of a finished run, "RUN" or "RUN#DIGEST" (see trained_run), for its final weights.
         optimizer: Hyperparameters of the method that differ in this stage (warm_start, for one).
         real: Settings of the real parameters' optimizer that differ in this stage.
     """
 
     epochs: int = 30
     binarize: Binarize = "both"
-    init_from: Literal["previous"] | None = None
+    init_from: str | None = None
     optimizer: Mapping[str, Value] = field(default_factory=dict)
     real: Mapping[str, Value] = field(default_factory=dict)
 
@@ -181,8 +182,14 @@ class Config:
             raise ValueError(f"batch_size {self.batch_size} does not divide into accumulate = {self.accumulate} parts")
         if self.seed < 0 or not self.warmup_epochs >= 0:
             raise ValueError(f"seed and warmup_epochs are {self.seed}, {self.warmup_epochs}; neither may be negative")
-        if not self.stages or self.stages[0].init_from is not None:
+        if not self.stages or self.stages[0].init_from == "previous":
             raise ValueError("stages: there must be at least one, and the first has no previous one to start from")
+        if wrong := [stage.init_from for stage in self.stages[1:] if stage.init_from not in {None, "previous"}]:
+            raise ValueError(f"init_from is {wrong[0]!r}; after the first stage it can be 'previous' or none")
+        if self.warmup_epochs >= (shortest := min(stage.epochs for stage in self.stages)):
+            raise ValueError(
+                f"warmup_epochs is {self.warmup_epochs:g}; it must lie below the epochs of every stage, here {shortest}"
+            )
         for stage in self.stages:
             _check_schedule("optimizer.schedule", str(self.optimizer_of(stage)["schedule"]))
             self.real_of(stage)
@@ -214,6 +221,8 @@ class Config:
             )
         decides = {k: v for k, v in to_dict(resolved(self)).items() if k not in {"recipe", "checkpoint_every"}}
         decides["revision"] = self.revision
+        for stage in decides["stages"]:  # trained weights count by their digest, wherever they are
+            stage["init_from"] = stage["init_from"] and stage["init_from"].rpartition("#")[2]
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -310,19 +319,43 @@ def with_network(config: Config, network: str) -> Config:
 def two_step(config: Config) -> Config:
     """The same run in two stages: binary activations with real weights first, then both binary, from those weights.
 
-    Half of the epochs each. The filter starts on its weights' side (warm_start), or its first update would lose them.
+    Half of the epochs each. The filter starts on its weights' side, or its first update would lose them.
     """
+    return warm_started(in_two_stages(config))
+
+
+def in_two_stages(config: Config) -> Config:
+    """The stages of `two_step`, without a warm start yet: it follows from settings that may still change."""
     if len(config.stages) > 1:
         raise ValueError(f"this run has {len(config.stages)} stages already: two-step training divides one")
-    second = {}
-    if config.optimizer.get("warm_start") == 0:
-        second["warm_start"] = 3 * math.sqrt(float(methods.first_values(config.optimizer)["alpha"] or 0) / 2)
-    elif methods.get(config.method).kind == "theta":
+    parts = (methods.Part(0.5, "activations"), methods.Part(0.5, "both"))
+    first, second = _stages_of(parts, sum(stage.epochs for stage in config.stages))
+    first = dataclasses.replace(first, init_from=config.stages[0].init_from)
+    return dataclasses.replace(config, stages=(first, second))
+
+
+def warm_started(config: Config) -> Config:
+    """The same run, where each stage that starts from trained weights starts the filter on their side.
+
+    warm_start = 3 sqrt(alpha / 2), at the stage's own alpha: what noise alone moves g by, three times (GradientFilter).
+    It is derived last, when all other settings are known, and only where the run does not say it itself.
+    """
+    return dataclasses.replace(config, stages=tuple(_warm(config, stage) for stage in config.stages))
+
+
+def _warm(config: Config, stage: Stage) -> Stage:
+    values = config.optimizer_of(stage)
+    if stage.init_from is None or stage.binarize != "both" or values.get("warm_start"):
+        return stage
+    if "warm_start" in values:
+        warm = {"warm_start": 3 * math.sqrt(float(methods.first_values(values)["alpha"] or 0) / 2)}
+        return dataclasses.replace(stage, optimizer={**warm, **stage.optimizer})
+    if methods.get(config.method).kind == "theta":
         raise ValueError(
-            f"method {config.method!r} starts from no weights: two-step training is for latent weights, or the filter"
+            f"method {config.method!r} starts from no weights: two-step training and --init-from are for latent "
+            "weights, or the filter"
         )
-    parts = (methods.Part(0.5, "activations"), methods.Part(0.5, "both", optimizer=second))
-    return dataclasses.replace(config, stages=_stages_of(parts, sum(stage.epochs for stage in config.stages)))
+    return stage
 
 
 def _stages_of(parts: tuple[methods.Part, ...], epochs: int) -> tuple[Stage, ...]:

@@ -1,11 +1,15 @@
-"""The two small files that say what a run is and where it takes place."""
+"""The folder of a run: the two small files that say what it is and where it takes place, and who is at it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from zerocross.train.config import Config, build_part, from_dict
 
@@ -32,6 +36,35 @@ class Place:
     def processes(self) -> int:
         """How many processes train together."""
         return self.devices * self.nodes
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a run folder while in this context: any other process is refused, one that was killed holds nothing.
+
+    The same thread may hold it more than once.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.resolve() / ".lock", is_singleton=True)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"another process is at the run in {folder}: wait for it, stop it, or choose another folder by --out"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds a run that has got anywhere; one that failed at its start leaves nothing worth keeping."""
+    if not (folder / "config.json").exists():
+        return False
+    metrics = folder / "metrics.jsonl"
+    made = (folder / "result.json").exists() or any(folder.glob("checkpoints/[0-9]*"))
+    return made or (metrics.exists() and metrics.stat().st_size > 0)
 
 
 def read_config(folder: Path) -> Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,17 +27,12 @@ from zerocross.train.checkpoint import Position
 from zerocross.train.config import Config
 from zerocross.train.display import Display
 from zerocross.train.evaluation import evaluate
+from zerocross.train.folder import alone
 from zerocross.train.precision import settled
+from zerocross.train.ranks import RunError, from_rank_zero, launch
 from zerocross.train.record import Record
 from zerocross.train.stop import Stop, Stopped
-
-
-class RunError(RuntimeError):
-    """A run that cannot go on, for a reason that its user can understand."""
-
-
-class LostPeerError(RunError):
-    """Another process of the run has ended, and this one cannot go on without it."""
+from zerocross.train.task import initial_weights
 
 
 @dataclass
@@ -50,6 +46,8 @@ class Run:
     record: Record
     display: Display
     stop: Stop
+    data: str  # fingerprint; empty without a folder
+    trained: bool = False  # whether the stage at hand started from trained weights
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,8 @@ def fit(
         dataset: From zerocross.data.load or from_tensors.
         model: A network of your own in place of the one that config.model names (single-stage runs).
         teacher: For distillation.
-        folder: Where metrics and checkpoints go. A checkpoint that is there is gone on from, to the bit.
+        folder: Where metrics and checkpoints go. Resumes bit-exactly from an existing checkpoint, which must be of the
+            same config and data. One process (or one group of ranks) at a time.
         fabric: Devices, precision and processes; by default one device.
         show: Progress on the terminal.
         tensorboard: Event files beside the metrics.
@@ -89,32 +88,28 @@ def fit(
     if model is not None and config.stages[1:]:
         raise ValueError("a model of your own goes with a single stage: later stages build theirs from config.model")
     fabric = fabric or make_fabric(config)
-    fabric.launch()
+    launch(fabric)
     config = settled(dataclasses.replace(config, processes=fabric.world_size), fabric.device.type)
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
-    state, damaged = checkpoint.newest(folder / "checkpoints") if folder is not None else (None, [])
-    if state and state["config"] != config.hash:
-        raise ValueError(
-            f"{folder} holds checkpoints of a run with other settings, or of another revision of this package; choose "
-            "another folder, or resume with the version that began it"
-        )
-    position = Position(**state["position"]) if state else Position()
-    record = Record(folder, state["record"] if state else None, write=main, tensorboard=tensorboard)
-    display = Display(config, dataset, show=show and main)
-    for line in damaged:
-        display.say(f"{line}; going on from the one before it" if state else f"{line}; starting again")
     with ExitStack() as closing:
-        closing.callback(record.close)
+        display = Display(config, dataset, show=show and main)
         closing.callback(display.close)
-        run = Run(config, folder, fabric, position, record, display, closing.enter_context(Stop(fabric)))
-        carried = state["model"] if state else None
+        state, data = _reopen(config, dataset, folder, fabric, display, closing)
+        position = Position(**state["position"]) if state else Position()
+        record = Record(folder if main else None, state["record"] if state else None, tensorboard=tensorboard)
+        closing.callback(record.close)
+        record.lines = from_rank_zero(fabric, lambda: record.lines)
+        run = Run(config, folder, fabric, position, record, display, closing.enter_context(Stop(fabric)), data)
+        first = config.stages[0].init_from
+        carried = state["model"] if state else from_rank_zero(fabric, lambda: initial_weights(first)) if first else None
         inside = state if state and "optimizer" in state else None  # a checkpoint from within a stage
         network = None
         while position.stage < len(config.stages):
             work = prepare(
                 config, position.stage, dataset, fabric, own=model, teacher=teacher, carried=carried, state=inside
             )
+            run.trained = work.stage.init_from is not None or _was_trained(model)
             display.stage(position, work.stage, work.updates_per_epoch)
             while position.epoch < work.stage.epochs:
                 _train_epoch(run, work)
@@ -133,6 +128,35 @@ def fit(
             network = model if model is not None else build_model(config, config.stages[-1], dataset)
             network.load_state_dict(carried or {})
     return Fitted(network, record.of("eval")[-1], record)
+
+
+def _reopen(
+    config: Config, dataset: Dataset, folder: Path | None, fabric: Fabric, display: Display, closing: ExitStack
+) -> tuple[dict[str, Any] | None, str]:
+    """Hold the folder; the newest checkpoint in it, as rank 0 reads it for all, and the fingerprint of the data."""
+    if folder is None:
+        return None, ""
+    place = folder / "checkpoints"
+
+    def read() -> tuple[bytes | None, list[tuple[str, Path]], str]:
+        closing.enter_context(alone(folder))
+        data, damaged = checkpoint.newest_bytes(place)
+        return data, [(str(wrong), wrong.path) for wrong in damaged], dataset.fingerprint
+
+    data, damaged, fingerprint = from_rank_zero(fabric, read)
+    state = checkpoint.parse(data) if data is not None else None
+    if state and state["config"] != config.hash:
+        raise ValueError(
+            f"{folder} holds checkpoints of a run with other settings, or of another revision of this package; choose "
+            "another folder, or resume with the version that began it"
+        )
+    if state and state.get("data", fingerprint) != fingerprint:  # checkpoints of old have none
+        raise ValueError(f"{folder} holds checkpoints of a run on other data; choose another folder")
+    for line, path in damaged:
+        after = "going on from the one before it" if state else "starting again"
+        aside = f" (kept as {checkpoint.set_aside(path).name})" if fabric.is_global_zero else ""
+        display.say(f"{line}{aside}; {after}")
+    return state, fingerprint
 
 
 def _train_epoch(run: Run, work: Work) -> None:
@@ -180,9 +204,31 @@ def _train_epoch(run: Run, work: Work) -> None:
 def _update(run: Run, work: Work) -> None:
     try:
         work.optimizer.step()
-    except ValueError as wrong:  # a gradient that is not finite: the parameter is named, and nothing has changed
-        raise _diverged(run, str(wrong).partition(";")[0]) from wrong
+    except ValueError as wrong:
+        grads = [param.grad for param in work.module.parameters() if param.grad is not None]
+        if all(grad.isfinite().all() for grad in grads):
+            raise
+        raise _diverged(run, str(wrong).partition(";")[0]) from wrong  # it names the parameter; nothing has changed
     work.optimizer.zero_grad()
+    if run.trained and run.position.step == 0 and run.fabric.is_global_zero:
+        _warn_of_lost_signs(work)
+
+
+def _was_trained(model: nn.Module | None) -> bool:
+    """Whether a network of the user's has seen data in training mode, by what its batch norm has counted."""
+    counts = [buffer for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked")] if model else []
+    return any(int(count) > 0 for count in counts)
+
+
+def _warn_of_lost_signs(work: Work) -> None:
+    """The first update of trained weights must not throw them away."""
+    flipped = ff_ratio(work.optimizer)
+    if flipped > 1 / 3:
+        warnings.warn(
+            f"the first update flipped {flipped:.0%} of the trained binary weights that this run started from; give "
+            "optimizer.warm_start, about 3 * sqrt(alpha / 2), or start by `zerocross train --init-from RUN`",
+            stacklevel=2,
+        )
 
 
 def _metrics(position: Position, loss: float, work: Work, rate: float) -> dict[str, Any]:
@@ -255,6 +301,7 @@ def _save(run: Run, work: Work) -> None:
     if fabric.is_global_zero:
         state = {
             "config": run.config.hash,
+            "data": run.data,
             "model": work.module.state_dict(),
             "random": states,
             "record": run.record.seen(run.position.updates),

@@ -23,7 +23,6 @@ class Record:
     Args:
         folder: The run folder; None keeps the lines in memory only.
         seen: What a checkpoint had seen of it, from `Record.seen`. Later lines are dropped: they come again.
-        write: False on all ranks but the first, which only read what is there.
         tensorboard: Write TensorBoard event files to folder/tensorboard as well.
     """
 
@@ -32,7 +31,6 @@ class Record:
         folder: Path | None,
         seen: dict[str, Any] | None = None,
         *,
-        write: bool = True,
         tensorboard: bool = False,
     ) -> None:
         seen = seen or {"bytes": 0, "seconds": 0.0, "updates": 0}
@@ -45,8 +43,6 @@ class Record:
         path = folder / "metrics.jsonl"
         if path.exists():
             self.lines = parse_lines(path.read_bytes()[: seen["bytes"]])
-        if not write:
-            return
         folder.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
         self._file.truncate(min(seen["bytes"], self._file.tell()))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning_fabric import Fabric
 from torch import nn
 
@@ -17,10 +18,11 @@ from zerocross.files import write_whole
 from zerocross.train import checkpoint
 from zerocross.train.build import build_model, check
 from zerocross.train.config import Config, resolved, to_dict
-from zerocross.train.folder import Place, read_config, read_json, read_place
-from zerocross.train.loop import Fitted, LostPeerError, fit, make_fabric
+from zerocross.train.folder import Place, alone, holds_run, read_config, read_json, read_place
+from zerocross.train.loop import Fitted, fit, make_fabric
 from zerocross.train.picture import draw
 from zerocross.train.precision import settled
+from zerocross.train.ranks import LostPeerError, from_rank_zero, is_lost_peer, launch
 from zerocross.train.record import provenance, write_json
 from zerocross.train.task import load_teacher, read_weights
 
@@ -37,18 +39,24 @@ class Finished:
 def begin(config: Config, folder: Path, place: Place | None = None, *, show: bool = True) -> Finished:
     """Start a run in a new folder; what can be refused is refused before the folder is made."""
     place = place or Place()
-    if (folder / "config.json").exists():
-        raise FileExistsError(
-            f"{folder} already holds a run; go on with it by --resume {folder}, or choose another folder by --out"
-        )
+    _refuse_run(folder)
     config = resolved(settled(dataclasses.replace(config, processes=place.processes), place.accelerator))
     dataset, teacher, fabric = _gather(config, place)
     check(config, dataset, place.processes)
-    fabric.launch()
-    if fabric.is_global_zero:
+
+    def enter() -> None:
+        _refuse_run(folder)  # another process may have begun one in the meantime
         write_json(folder / "place.json", dataclasses.asdict(place))
         write_json(folder / "config.json", to_dict(config))
-    return _carry_out(config, folder, place, dataset, teacher, fabric, show=show)
+
+    return _carry_out(config, folder, place, dataset, teacher, fabric, enter, show=show)
+
+
+def _refuse_run(folder: Path) -> None:
+    if holds_run(folder):
+        raise FileExistsError(
+            f"{folder} already holds a run; go on with it by --resume {folder}, or choose another folder by --out"
+        )
 
 
 def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> Finished:
@@ -65,10 +73,12 @@ def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> F
     if data_dir is not None:
         place = dataclasses.replace(place, data_dir=data_dir)
     dataset, teacher, fabric = _gather(config, place)
-    for aside in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
-        aside.unlink(missing_ok=True)  # what a kill in mid-write left
-    fabric.launch()
-    return _carry_out(config, folder, place, dataset, teacher, fabric, show=show)
+
+    def enter() -> None:
+        for aside in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
+            aside.unlink(missing_ok=True)  # what a kill in mid-write left
+
+    return _carry_out(config, folder, place, dataset, teacher, fabric, enter, show=show)
 
 
 def _gather(config: Config, place: Place) -> tuple[Dataset, nn.Module | None, Fabric]:
@@ -86,32 +96,37 @@ def _carry_out(
     dataset: Dataset,
     teacher: nn.Module | None,
     fabric: Fabric,
+    enter: Callable[[], None],
     *,
     show: bool,
 ) -> Finished:
+    """Train; `enter` is what rank 0 does first, once it holds the folder."""
+    launch(fabric)
     try:
-        fabric.barrier()
-        fitted = fit(
-            config, dataset, teacher=teacher, folder=folder, fabric=fabric, show=show, tensorboard=place.tensorboard
-        )
-        result = _result(config, dataset, fitted, fabric)
-        if fabric.is_global_zero:
-            save_weights(fitted.model, folder / "model.safetensors")
-            draw(folder / "curves.png", fitted.record.lines, f"{config.recipe}, {config.method}", dataset.evaluated_on)
-            write_json(folder / "result.json", result)
-        fabric.barrier()
+        with ExitStack() as closing:
+
+            def hold() -> None:
+                closing.enter_context(alone(folder))
+                enter()
+
+            from_rank_zero(fabric, hold)
+            fitted = fit(
+                config, dataset, teacher=teacher, folder=folder, fabric=fabric, show=show, tensorboard=place.tensorboard
+            )
+            result = _result(config, dataset, fitted, fabric)
+            if fabric.is_global_zero:
+                save_weights(fitted.model, folder / "model.safetensors")
+                title = f"{config.recipe}, {config.method}"
+                draw(folder / "curves.png", fitted.record.lines, title, dataset.evaluated_on)
+                write_json(folder / "result.json", result)
+            fabric.barrier()
     except RuntimeError as wrong:
-        if fabric.world_size > 1 and _is_lost_peer(wrong):
+        if fabric.world_size > 1 and is_lost_peer(wrong):
             raise LostPeerError(
                 "another process of this run has ended, and this one cannot go on without it"
             ) from wrong
         raise
     return Finished(folder, result, fitted.model)
-
-
-def _is_lost_peer(wrong: RuntimeError) -> bool:
-    """Whether a collective failed: NCCL has an error class for it, gloo only its name in the message."""
-    return isinstance(wrong, torch.distributed.DistError) or "gloo" in str(wrong)
 
 
 def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) -> dict[str, Any]:
@@ -122,6 +137,7 @@ def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) ->
         "revision": config.revision,
         "evaluated_on": dataset.evaluated_on,
         "data": dataset.source,
+        "data_fingerprint": dataset.fingerprint,
         "final": {key: fitted.scores[key] for key in ("top1", "top5", "loss")},
         "history": fitted.record.of("eval"),
         "ff_ratio": [[line["update"], line["ff_ratio"]] for line in train if "ff_ratio" in line],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,31 @@ def _from_function(name: str, weights: str | None) -> nn.Module:
     except RuntimeError as wrong:
         raise ValueError(f"{weights} does not fit the teacher {name!r}: {_brief(wrong)}") from wrong
     return teacher
+
+
+def trained_run(folder: Path) -> str:
+    """A finished run as `Stage.init_from` names it, FOLDER#DIGEST: other weights are another start, and another run."""
+    return f"{folder}#{_digest(_final_weights(folder))}"
+
+
+def initial_weights(named: str) -> dict[str, Tensor]:
+    """The weights that `Stage.init_from` names: FOLDER, or FOLDER#DIGEST, which the weights must have."""
+    folder, mark, digest = named.rpartition("#")
+    path = _final_weights(Path(folder if mark else named))
+    if mark and (found := _digest(path)) != digest:
+        raise ValueError(f"{path} holds other weights than this run started from (sha256 {found}..., not {digest}...)")
+    return read_weights(path)
+
+
+def _final_weights(folder: Path) -> Path:
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} has no final weights to start from (model.safetensors): name a finished run")
+    return path
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
