@@ -107,7 +107,7 @@ def check_revisions(results: Iterable[Mapping[str, Any]]) -> None:
 def missing_runs(document: Mapping[str, Any], results: Path) -> list[str]:
     """The trainings behind an artefact that are not among the present results: removed, renamed, or stale."""
     old = {each.path.stem for each in stale(results)}
-    runs = (run for run in document["data"]["runs"] if "evaluated_on" in run)
+    runs = (run for run in document.get("data", {}).get("runs", []) if "evaluated_on" in run)
     return [
         f"{run['label']}, seed {run['seed']} ({run['hash']})"
         for run in runs
