@@ -48,7 +48,8 @@ def channel_mean(w: np.ndarray, grad: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def latent_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinear) -> np.ndarray:
     """The latent weights after all steps: the binariser's gradient by hand, then the optimizer's update by hand."""
     w = layer.weight.detach().numpy().copy()
-    own = {} if layer.binarizer is None else {k: v.numpy() for k, v in layer.binarizer.state_dict().items()}
+    binarizer: Any = layer.binarizer
+    own = {} if binarizer is None else {key: value.numpy() for key, value in binarizer.state_dict().items()}
     if name == "latent-sgd":
         decay, gamma = h["weight_decay"], h["gamma"]
         return naive.latent_sgd(gradients().numpy(), np.array([lr(i) for i in range(STEPS)]), decay, gamma, w)[-1]

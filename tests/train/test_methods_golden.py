@@ -107,9 +107,10 @@ def test_activations_and_their_gradient_are_the_published_ones(name: str) -> Non
 def test_layer_is_the_published_one(name: str) -> None:
     numbers, prefix = golden(name), "layer_conv8x4x3x3__seed0__"
     ((point, progress),) = at_points(numbers, prefix)
-    layer = nn.Sequential(sign_of(name), layer_of(name, numbers[prefix + "weight"]))
+    conv = layer_of(name, numbers[prefix + "weight"])
+    layer = nn.Sequential(sign_of(name), conv)
     set_progress(layer, progress)
-    scale: Any = getattr(layer[1].binarizer, "scale", None)
+    scale: Any = getattr(conv.binarizer, "scale", None)
     if scale is not None:
         scale.data.copy_(torch.tensor(numbers[prefix + "alpha"]).flatten())
     x = torch.tensor(numbers[prefix + "x"], requires_grad=True)
@@ -117,7 +118,7 @@ def test_layer_is_the_published_one(name: str) -> None:
     out.backward(torch.tensor(numbers[prefix + "upstream"]))
     close(out, numbers[point + "out"])
     close(x.grad, numbers[point + "grad_x"] * (np.abs(numbers[prefix + "x"]) < 1 if name == "ir-net" else 1))
-    close(layer[1].weight.grad, numbers[point + "grad_weight"])
+    close(conv.weight.grad, numbers[point + "grad_weight"])
     if scale is not None:
         close(scale.grad, numbers[point + "grad_alpha"].flatten())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -62,7 +63,8 @@ def _show(name: str) -> None:
         extra = f", {_values(different)}" if different else ""
         typer.echo(f"Stage {number}: {part.share:.0%} of the epochs, binarize = {part.binarize}{extra}")
     setting, value = next(iter(method.hyperparameters.items()))
-    typer.echo(f"\nRun it: zerocross train digits --method {name} --set optimizer.{setting}={value}")
+    example = shlex.quote(f"optimizer.{setting}={value}")  # a ramp has a >
+    typer.echo(f"\nRun it: zerocross train digits --method {name} --set {example}")
 
 
 def _values(settings: Mapping[str, Any]) -> str:

@@ -1,0 +1,111 @@
+"""Methods by name, and their hyperparameters: checked, with defaults, and ramps over a run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+
+import torch
+from torch import nn
+
+from zerocross.methods.method import Method, Value
+from zerocross.methods.registry import METHODS
+from zerocross.nn.checks import check_choice, did_you_mean
+from zerocross.optim import Ramp
+
+_RENAMED = {"binaryconnect": "binarynet"}
+
+
+def current_name(name: str) -> str:
+    """The name of today for one that a method had before, with a warning; any other name as it is."""
+    if name not in _RENAMED:
+        return name
+    warnings.warn(
+        f"method {name!r} is called {_RENAMED[name]!r} now, with the recipe of that paper",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return _RENAMED[name]
+
+
+def get(name: str) -> Method:
+    """The method of that name, or an error that lists the names."""
+    name = current_name(name)
+    check_choice("method", name, METHODS)
+    return METHODS[name]
+
+
+def hyperparameters(name: str, chosen: Mapping[str, Value]) -> dict[str, Value]:
+    """A method's hyperparameters with those chosen in place of its defaults.
+
+    An unknown name and a value of another type than the default's are refused; where the default is None, a number or
+    None is meant. A number may be a ramp, "1e-2->1e-5", whose ends must be values that the optimizer takes.
+    """
+    defaults = get(name).hyperparameters
+    result = dict(defaults)
+    for key, value in chosen.items():
+        if key not in defaults:
+            raise ValueError(
+                f"method {name!r} has no hyperparameter {key!r}; it has {', '.join(defaults)}"
+                f"{did_you_mean(key, defaults)}"
+            )
+        result[key] = _checked(key, value, defaults[key])
+    if any(map(_is_ramp, result.values())):
+        _check_ramps(name, result)
+    return result
+
+
+def _is_ramp(value: Value) -> bool:
+    return isinstance(value, str) and "->" in value
+
+
+def _checked(key: str, value: Value, default: Value) -> Value:
+    if isinstance(default, str) and not _is_ramp(default):
+        if isinstance(value, str):
+            return value
+        raise ValueError(f"optimizer.{key} is {value!r}; it can be text")
+    if value is default is None or _is_ramp(value):
+        return value
+    if isinstance(value, str) and _is_ramp(default):  # --set leaves text where text was
+        with suppress(ValueError):
+            return float(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    wanted = "a number or none" if default is None else "a number"
+    raise ValueError(f"optimizer.{key} is {value!r}; it can be {wanted}, or a ramp over the run such as 1e-2->1e-5")
+
+
+def _check_ramps(name: str, values: Mapping[str, Value]) -> None:
+    method = get(name)
+    for end in ("first", "last"):
+        optimizer = method.build([nn.Parameter(torch.ones(2, 2))], _at(end, values), 1)  # refuses what is out of range
+        for key in filter(lambda key: _is_ramp(values[key]), values):
+            if _field(method, key) not in optimizer.param_groups[0]:
+                raise ValueError(
+                    f"optimizer.{key} is {values[key]!r}; {name} reads it once, at its start: give a number"
+                )
+    if _is_ramp(values[method.lr_name]) and values["schedule"] != "constant":
+        raise ValueError(
+            f"optimizer.{method.lr_name} is {values[method.lr_name]!r} with optimizer.schedule {values['schedule']!r}: "
+            "a ramp is a schedule of its own; set optimizer.schedule to constant"
+        )
+
+
+def _at(end: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    return {key: getattr(Ramp.parse(str(v)), end) if _is_ramp(v) else v for key, v in values.items()}
+
+
+def first_values(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Hyperparameters as they are at the first update: ramps at their start."""
+    return _at("first", values)
+
+
+def ramps(name: str, values: Mapping[str, Value]) -> dict[str, Ramp]:
+    """Param-group field -> ramp, of those hyperparameters that have one."""
+    method = get(name)
+    return {_field(method, key): Ramp.parse(str(v)) for key, v in values.items() if _is_ramp(v)}
+
+
+def _field(method: Method, key: str) -> str:
+    return "lr" if key == method.lr_name else key
