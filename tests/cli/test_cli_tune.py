@@ -51,7 +51,7 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
         ([], "which recipe? For instance: zerocross tune audiomnist-mlp"),
         (["digts"], "did you mean 'digits'?"),
         (["mine.json"], "No such recipe file: mine.json"),
-        (["digits", "--space", "fliter"], "space 'fliter' is neither one of filter, latent, latent-magnitude-aware nor a file"),
+        (["digits", "--space", "fliter"], "space 'fliter' is neither one of filter, latent, latent-magn"),
         (["digits", "--sampler", "botorsh"], "sampler 'botorsh' is unknown; choose one of botorch, gp, tpe, random"),
         (["digits", "--trials", "0"], "greater than or equal to 1"),
         (["digits", "--set", "real.lr=fast"], "real.lr is 'fast'; it can be a number"),

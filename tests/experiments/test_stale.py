@@ -35,7 +35,7 @@ def write(folder: Path, config: Config, /, **more: Any) -> dict[str, Any]:
 def raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filter's arithmetic changes."""
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
-    monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "filter": row})
+    monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
 
 
 def test_a_result_of_another_revision_is_listed_and_not_served(
@@ -48,7 +48,7 @@ def test_a_result_of_another_revision_is_listed_and_not_served(
     assert stale(tmp_path) == []
     assert shelf.find(config) == result
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
-    monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "filter": row})
+    monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
     assert shelf.find(config) is None
     (found,) = stale(tmp_path)
     assert (found.method, found.reason, found.migratable) == ("filter", "method revision 1, now 7", False)

@@ -82,7 +82,7 @@ def test_hash_knows_options_processes_and_revisions(monkeypatch: pytest.MonkeyPa
     assert config.hash != before
     monkeypatch.undo()
     row = dataclasses.replace(methods.METHODS["filter"], revision=99)
-    monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "filter": row})
+    monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
     assert config.hash != before
 
 
