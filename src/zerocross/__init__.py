@@ -1,13 +1,15 @@
 """zerocross: a binary weight flips when its filtered gradient crosses zero.
 
 Public names are imported on first use (PEP 562), so that `import zerocross` costs nothing and the parts that need no
-torch can be used without it.
+torch (`filters`, `runtime`) can be used without it; the others say which extra of the package they need.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from zerocross.extras import named
 
 __version__ = "0.1.0"
 
@@ -48,10 +50,11 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    if name in _PARTS:
-        return import_module(f"zerocross.{name}")
+    with named():
+        if name in _HOME:
+            return getattr(import_module(_HOME[name]), name)
+        if name in _PARTS:
+            return import_module(f"zerocross.{name}")
     raise AttributeError(f"module 'zerocross' has no attribute {name!r}; it has {', '.join(sorted(__all__))}")
 
 

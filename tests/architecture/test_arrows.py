@@ -14,17 +14,19 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # part -> the parts that it may import. A new part gets a row here, and so a place in the design.
 ARROWS = {
+    "extras": set(),
+    "needs_torch": {"extras"},
     "files": set(),
     "compiler": set(),
     "filters": set(),
-    "nn": set(),
-    "data": {"files"},
-    "models": {"nn"},
-    "optim": {"filters", "compiler"},
+    "nn": {"needs_torch"},
+    "data": {"files", "extras"},
+    "models": {"nn", "needs_torch"},
+    "optim": {"filters", "compiler", "needs_torch"},
     "methods": {"optim", "nn"},
-    "train": {"files", "compiler", "filters", "nn", "data", "models", "optim", "methods"},
-    "runtime": {"files"},
-    "deploy": {"files", "nn", "data", "runtime"},
+    "train": {"extras", "files", "compiler", "filters", "nn", "data", "models", "optim", "methods"},
+    "runtime": {"files", "extras"},
+    "deploy": {"files", "extras", "nn", "data", "runtime"},
     "tune": {"files"},
     "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
     "report": {"files"},
@@ -44,6 +46,7 @@ ARROWS = {
         "experiments",
     },
     "cli": {
+        "extras",
         "files",
         "compiler",
         "filters",
@@ -62,7 +65,7 @@ ARROWS = {
     },
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = {"filters", "files", "runtime", "report"}
+WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "report"}
 READS_ENVIRONMENT = {"cli", "experiments"}
 
 

@@ -73,6 +73,14 @@ def test_equal_emas_in_series(order: str, poles: str, capsys: pytest.CaptureFixt
     assert ("No SGD is a filter of order 5" in text) == (order == "5")
 
 
+@pytest.mark.parametrize("name", ["filter.png", "filter.svg"])
+def test_an_earlier_picture_of_ours_is_replaced(name: str):
+    assert run([*SGD, "--weight-decay", "1e-4", "--out", name]) == 0
+    before = Path(name).read_bytes()
+    assert run([*SGD, "--weight-decay", "1e-3", "--out", name]) == 0
+    assert Path(name).read_bytes() != before
+
+
 def test_a_picture_is_replaced_only_by_force(capsys: pytest.CaptureFixture[str]):
     Path("filter.png").write_text("mine")
     assert run([*SGD, "--weight-decay", "1e-4"]) == 2

@@ -65,6 +65,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--precision", "16"], "precision is '16'; it can be 'auto', '32', 'bf16'"),
         (["--compile", "maybe"], "compile is 'maybe'"),
         (["--accelerator", "cdua"], "did you mean 'cuda'?"),
+        (["--set", "batch_size=1"], "batch_size leaves 1 sample per forward pass and device"),
+        (["--set", "batch_size=4", "--set", "accumulate=2", "--devices", "2"], "at least 2 x accumulate x devices"),
+        (["--set", "warmup_epochs=9", "--epochs", "3"], "it must lie below the epochs of every stage, here 3"),
         (["--sync-bn"], "--sync-bn needs CUDA"),
         (["--set", "task.name=distillation"], "distillation needs a teacher"),
         (["--set", "task.name=distillation", "--set", "task.teacher=runs/none"], "runs/none is not a run folder"),
@@ -92,9 +95,29 @@ def test_wrong_settings_are_one_line_and_leave_no_folder(
 def test_device_that_is_not_there_is_one_line(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["train", "--accelerator", "cuda", "--out", "run"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("zerocross: 1 x cuda is not to be had here: ")
+    assert said.startswith("zerocross: 1 x accelerator 'cuda' requested, not available here: ")
     assert said.count("\n") == 1
     assert not Path("run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_gpu_is_another_word_for_cuda(in_a_folder: Path, capsys: Out) -> None:
+    assert app.run(["train", "--accelerator", "gpu", "--out", "run"]) == 2
+    assert "accelerator 'cuda' requested, not available here" in capsys.readouterr().err
+
+
+def test_data_are_looked_for_where_fetch_puts_them(
+    in_a_folder: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ZEROCROSS_DATA", raising=False)
+    assert app.run(["train", "cifar10-birealnet20", "--out", "run"]) == 2
+    assert "./data, where `zerocross data fetch cifar10` puts it" in capsys.readouterr().err
+    Path("data").mkdir()
+    assert app.run(["train", "cifar10-birealnet20", "--out", "run"]) == 2
+    assert f"no cifar10 in {in_a_folder / 'data'}" in capsys.readouterr().err
+    monkeypatch.setenv("ZEROCROSS_DATA", "elsewhere")
+    assert app.run(["train", "cifar10-birealnet20", "--out", "run"]) == 2
+    assert f"no cifar10 in {in_a_folder / 'elsewhere'}" in capsys.readouterr().err
 
 
 def test_folder_that_holds_a_run_is_refused_and_resume_named(finished: Path, capsys: Out) -> None:

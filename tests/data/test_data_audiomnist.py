@@ -82,6 +82,24 @@ def test_clips_that_are_too_long_or_empty_are_named(tmp_path: Path) -> None:
         audiomnist.read_clip(write_wave(tmp_path / "empty.wav", np.zeros(0)))
 
 
+def test_clip_of_an_absurd_rate_is_refused_before_it_is_resampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 3 Hz a file of 2 MB would become one of 9.9 GB."""
+    monkeypatch.setattr(sound, "resampled", lambda *_: pytest.fail("it was resampled"))
+    path = write_wave(tmp_path / "slow.wav", np.zeros(1_000_000), rate=3)
+    with pytest.raises(ValueError, match=r"slow\.wav lasts 333333\.33 s at 3 Hz; AudioMNIST's clips last 1 s at most"):
+        audiomnist.read_clip(path)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
+def test_clip_that_was_cut_is_not_read_as_a_shorter_one(tmp_path: Path, share: float) -> None:
+    path = write_wave(tmp_path / "cut.wav", tone(6000, 8000))
+    path.write_bytes(path.read_bytes()[: 2 * int(share * path.stat().st_size / 2)])
+    with pytest.raises(ValueError, match=r"cut\.wav is cut short or empty: its header tells of 6000 samples"):
+        audiomnist.read_clip(path)
+
+
 def test_log_mel_equals_its_twin() -> None:
     rng = np.random.default_rng(1)
     clips = [rng.normal(0, 500, n).astype(np.int16) for n in (2346, 5141, 8000)] + [tone(3001, 8000).astype(np.int16)]

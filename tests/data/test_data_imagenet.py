@@ -6,6 +6,7 @@ import importlib.util
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -296,3 +297,27 @@ def test_real_images_through_two_ranks(real_data: Path, reader: str) -> None:
         assert len(y.unique()) > 3
         assert abs(float(x.mean())) < 0.5  # normalised photographs
         assert 0.6 < float(x.std()) < 1.5
+
+
+@pytest.mark.parametrize("size", [(1, 60_000), (60_000, 1), (2, 129), (3, 700)])
+def test_strip_is_cropped_without_being_resized_whole(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    resize, largest = Image.Image.resize, 0
+
+    def noted(self: Image.Image, size: tuple[int, int], *words: Any, **values: Any) -> Image.Image:
+        nonlocal largest
+        largest = max(largest, size[0] * size[1])
+        return resize(self, size, *words, **values)
+
+    monkeypatch.setattr(Image.Image, "resize", noted)
+    image = Image.new("RGB", size, (10, 20, 30))
+    cropped = np.asarray(centre_crop(image))
+    assert cropped.shape == (224, 224, 3)
+    assert (cropped == (10, 20, 30)).all()
+    assert largest <= 256 * 256 * 64
+
+
+def test_middle_of_a_strip_is_what_resizing_it_whole_gives() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 300, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels)
+    whole = image.resize((25_600, 256), Image.Resampling.BILINEAR).crop((12_688, 16, 12_912, 240))
+    assert np.abs(np.asarray(centre_crop(image)).astype(int) - np.asarray(whole)).max() <= 1

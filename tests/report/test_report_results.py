@@ -78,6 +78,28 @@ def test_figures_are_ordered_by_number(tmp_path: Path) -> None:
     assert [each["name"] for each in read(tmp_path).artefacts] == ["fig9", "fig10", "table1", "appendix"]
 
 
+def test_file_that_cannot_be_shown_is_left_out_and_the_others_stay(results: Path, tmp_path: Path) -> None:
+    whole = json.loads((results / "compare-digits-2epochs.json").read_text(encoding="utf-8"))
+    method = next(iter(whole["methods"]))
+    spoilt: dict[str, Any] = {
+        "empty": {"kind": "zerocross compare"},
+        "of-another-kind": {**whole, "methods": [1, 2]},
+        "without-a-mean": {**whole, "methods": {method: {**whole["methods"][method], "mean": "high"}}},
+        "without-curves": {**whole, "methods": {method: {**whole["methods"][method], "accuracy": {"epoch": 3}}}},
+    }
+    for name, values in spoilt.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
+    (tmp_path / "whole.json").write_text(json.dumps(whole), encoding="utf-8")
+    (tmp_path / "fig9.json").write_text(json.dumps({"name": "fig9", "scale": "smoke", "claims": []}), encoding="utf-8")
+    found = read(tmp_path)
+    assert [each["name"] for each in found.comparisons] == ["whole"]
+    assert [each["name"] for each in found.artefacts] == ["fig9"]
+    assert [line.partition(": cannot be shown (")[0] for line in found.left_out] == [
+        f"{n}.json" for n in sorted(spoilt)
+    ]
+    assert 'id="whole"' in build(found)
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "empty folder"])
 def test_nothing_to_report_is_said_with_the_way_out(tmp_path: Path, there: bool) -> None:
     with pytest.raises(FileNotFoundError, match="zerocross reproduce"):

@@ -50,6 +50,10 @@ def refuse(path: str) -> None:
     raise ValueError(f"not in {path}")
 
 
+def refuse_at_length(path: str) -> None:
+    raise ValueError("a very long story " * 40_000)
+
+
 def die(path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -40,6 +40,26 @@ def test_how_workers_end_is_told(tmp_path: Path) -> None:
         workers.run(0, objectives.succeed)
 
 
+def test_worker_is_heard_while_it_ends() -> None:
+    """A message of 1 MB does not fit into a pipe: its worker ends only once it has been read."""
+    context = multiprocessing.get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=writer.send, args=("x" * 2**20,))
+    process.start()
+    writer.close()
+    said = {reader: ""}
+    workers._wait_for([process], said)
+    assert process.exitcode == 0
+    assert len(said[reader]) == 2**20
+
+
+@pytest.mark.slow
+def test_workers_with_long_errors_are_heard_while_they_end(tmp_path: Path) -> None:
+    ended = workers.run(2, objectives.refuse_at_length, str(tmp_path))
+    assert [one.code for one in ended] == [1, 1]
+    assert all(len(one.error) > 700_000 for one in ended)
+
+
 def _survive_kills(url: str, log: Path) -> None:
     """Four workers, two of which are killed in mid-trial: no trial lost, none counted twice, theirs run again."""
     study = tune.begin_or_join(tune.connect(url, beat=1, grace=10), "killed", Plan(TWO, "random", 5))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 
+from zerocross.extras import MissingExtraError, named
+
 
 def main() -> None:
     """Entry point of `zerocross`."""
     try:
-        from zerocross.cli.app import run
-    except ModuleNotFoundError as missing:
-        if missing.name not in {"typer", "rich"}:
-            raise
-        sys.stderr.write("zerocross: the commands need a few more packages: pip install 'zerocross[train]'\n")
-        sys.exit(2)
-    sys.exit(run())
+        with named():
+            from zerocross.cli.app import run
+
+            code = run()
+    except MissingExtraError as missing:
+        sys.stderr.write(f"zerocross: {missing}\n")
+        code = 2
+    sys.exit(code)

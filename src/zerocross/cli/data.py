@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from zerocross.cli.train import FETCHED
+
 app = typer.Typer(help="Fetch datasets, and check what is there.", no_args_is_help=True)
 
 _FETCHED = ("cifar10", "audiomnist", "imagenet", "digits")
@@ -16,9 +18,7 @@ def fetch(
     name: str = typer.Argument(
         help="cifar10 is downloaded; audiomnist, imagenet: says where they are and where to put them."
     ),
-    data_dir: Path = typer.Option(
-        Path("data"), "--data-dir", envvar="ZEROCROSS_DATA", help="The folder of all datasets."
-    ),
+    data_dir: Path = typer.Option(FETCHED, "--data-dir", envvar="ZEROCROSS_DATA", help="The folder of all datasets."),
     url: str = typer.Option("", "--url", hidden=True, help="Another address of the same archive."),
 ) -> None:
     """Download CIFAR-10 (170 MB), or print where another dataset comes from and the layout expected.
@@ -75,7 +75,9 @@ def check(
     Exit code 0: what is there is sound; 1: something is damaged; 2: nothing was found.
     """
     if folder is None:
-        raise ValueError("which folder? give DIR or set ZEROCROSS_DATA")
+        folder = FETCHED
+        if not folder.is_dir():
+            raise ValueError(f"which folder? give DIR or set ZEROCROSS_DATA; there is no folder {folder} here")
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

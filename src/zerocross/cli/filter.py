@@ -17,6 +17,7 @@ _SGD = "From the settings of torch.optim.SGD"
 _OWN = "From the filter's own"
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")  # Okabe-Ito
 _STYLES = ("-", "--", ":")
+_MADE_BY_US = b"zerocross filter"  # in a picture's metadata: tells ours from others
 
 
 class _Subject(NamedTuple):
@@ -43,7 +44,9 @@ def command(
         int | None, typer.Option(help="Instead of --gamma: so many EMAs of alpha in series.", rich_help_panel=_OWN)
     ] = None,
     out: Annotated[Path, typer.Option(help="The picture, .png or .svg.")] = Path("filter.png"),
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing picture.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace any existing file; an earlier picture of this command always is.")
+    ] = False,
 ) -> None:
     """Say which filter an SGD is, or which SGD a filter is; draw its impulse and frequency response.
 
@@ -229,7 +232,7 @@ def _draw(title: str, responses: dict[str, Response], out: Path, force: bool) ->
     from zerocross.files import write_whole
     from zerocross.filters import frequency_response, impulse_response
 
-    if out.exists() and not force:
+    if out.exists() and not force and _MADE_BY_US not in out.read_bytes():
         raise FileExistsError(f"{out} exists and stays as it is: choose another --out, or --force to replace it")
     longest = max((r.window for r in responses.values() if r.window < float("inf")), default=1000.0)
     ages = np.unique(np.geomspace(1, 2 * longest + 10, 600).astype(np.int64))
@@ -252,5 +255,7 @@ def _draw(title: str, responses: dict[str, Response], out: Path, force: bool) ->
     left.set_xlim(1, ages[-1])
     right.set_xlim(frequencies[0], 0.5)
     right.legend(loc="lower left")
-    write_whole(out, lambda file: figure.savefig(file, format=out.suffix[1:].lower(), dpi=120))
+    kind = out.suffix[1:].lower()
+    made_by = {"Software" if kind == "png" else "Creator": _MADE_BY_US.decode()}
+    write_whole(out, lambda file: figure.savefig(file, format=kind, dpi=120, metadata=made_by))
     plt.close(figure)

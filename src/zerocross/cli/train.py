@@ -19,7 +19,20 @@ if TYPE_CHECKING:
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _REFUSED = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)  # paths that were given
 
-DATA_DIR = typer.Option(metavar="DIR", help="Where the datasets are.", envvar="ZEROCROSS_DATA", show_envvar=True)
+FETCHED = Path("data")  # where `zerocross data fetch` puts datasets
+
+
+def _data_dir(chosen: Path | None) -> Path | None:
+    return FETCHED if chosen is None and FETCHED.is_dir() else chosen
+
+
+DATA_DIR = typer.Option(
+    metavar="DIR",
+    help="Where the datasets are. Default: ./data, where `zerocross data fetch` puts them.",
+    envvar="ZEROCROSS_DATA",
+    show_envvar=True,
+    callback=_data_dir,
+)
 
 
 def command(
@@ -59,7 +72,9 @@ def command(
     devices: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, one device each. Default: 1.", min=1)
     ] = None,
-    accelerator: Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda or auto. Default: auto.")] = None,
+    accelerator: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cpu, cuda (or gpu) or auto. Default: auto.")
+    ] = None,
     precision: Annotated[
         str | None, typer.Option(metavar="NAME", help="32, bf16, or auto: bf16 where the device computes in it.")
     ] = None,

@@ -238,11 +238,9 @@ def _write_best(study: Study, best: Outcome, out: Path) -> Path:
 
 
 def _storage_option(storage: str) -> str:
-    import sqlalchemy
+    from zerocross.tune.storage import shown
 
-    if storage == STORAGE:
-        return ""
-    return f" --storage {shlex.quote(sqlalchemy.make_url(storage).render_as_string(hide_password=True))}"
+    return "" if storage == STORAGE else f" --storage {shlex.quote(shown(storage))}"
 
 
 def _one_line(what: object) -> str:

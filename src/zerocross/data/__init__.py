@@ -10,6 +10,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocross.extras import named
+
 if TYPE_CHECKING:
     from zerocross.data.batches import Batches, Split
     from zerocross.data.dataset import BatchStream, Dataset, from_tensors
@@ -38,7 +40,8 @@ def load(name: str, data_dir: str | Path | None = None, *, validate: bool = Fals
     """
     if name not in NAMES:
         raise ValueError(f"dataset {name!r} is unknown; choose one of {', '.join(NAMES)}, or use from_tensors()")
-    source = import_module(f"zerocross.data.{name}").load
+    with named():
+        source = import_module(f"zerocross.data.{name}").load
     known = [option for option in signature(source).parameters if option not in {"data_dir", "validate"}]
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -48,5 +51,6 @@ def load(name: str, data_dir: str | Path | None = None, *, validate: bool = Fals
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        with named():
+            return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'zerocross.data' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -129,15 +129,17 @@ def read_clip(path: Path) -> np.ndarray:
     try:
         with wave.open(str(path)) as file:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            data = file.readframes(file.getnframes())
+            frames = file.getnframes()
+            if rate > 0 and frames * sound.RATE > sound.SAMPLES * rate:  # before anything is made of it
+                raise ValueError(
+                    f"{path} lasts {frames / rate:.2f} s at {rate} Hz; AudioMNIST's clips last 1 s at most: remove it"
+                )
+            data = file.readframes(frames)
     except (wave.Error, EOFError) as wrong:
         raise ValueError(f"{path} is not a readable PCM wave file ({wrong}); replace or remove it") from wrong
-    if rate <= 0 or not data or len(data) % (width * channels):
-        raise ValueError(f"{path} is cut short or empty; replace or remove it")
-    clip = sound.resampled(_pcm(data, width).reshape(-1, channels).mean(axis=1), rate)
-    if len(clip) > sound.SAMPLES:
-        raise ValueError(f"{path} lasts {len(clip) / sound.RATE:.2f} s; AudioMNIST's clips last 1 s at most: remove it")
-    return clip
+    if rate <= 0 or not data or len(data) != frames * width * channels:
+        raise ValueError(f"{path} is cut short or empty: its header tells of {frames} samples; replace or remove it")
+    return sound.resampled(_pcm(data, width).reshape(-1, channels).mean(axis=1), rate)
 
 
 def _pcm(data: bytes, width: int) -> np.ndarray:

@@ -24,6 +24,7 @@ SIZE, RESIZE = 224, 256
 AREA, RATIO, ATTEMPTS = (0.08, 1.0), (3 / 4, 4 / 3), 10
 LIGHTING = 0.1
 AHEAD = 2  # batches decoded in advance
+LONGEST = 64  # sides of an image, to one another, up to which it is resized whole
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
@@ -155,8 +156,15 @@ def random_box(width: int, height: int, rng: np.random.Generator) -> Box:
 
 
 def centre_crop(image: Image.Image) -> Image.Image:
-    """The shorter side resized to 256, bilinear and antialiased, then the central 224 x 224."""
+    """The shorter side resized to 256, bilinear and antialiased, then the central 224 x 224.
+
+    Of a strip longer than LONGEST times its width only the middle is resized: the rest would be cut off.
+    """
     short = min(image.size)
+    if max(image.size) > LONGEST * short:
+        sides = [min(side, LONGEST * short) for side in image.size]
+        left, top = ((whole - side) // 2 for whole, side in zip(image.size, sides, strict=True))
+        image = image.crop((left, top, left + sides[0], top + sides[1]))
     width, height = (RESIZE * side // short for side in image.size)
     left, top = round((width - SIZE) / 2), round((height - SIZE) / 2)
     resized = image.resize((width, height), Image.Resampling.BILINEAR)

@@ -73,7 +73,10 @@ def imagenet_folder(data_dir: Path) -> Path | None:
 def required(name: str, data_dir: str | Path | None, find: Callable[[Path], Path | None]) -> Path:
     """The dataset's folder, or an error that says how to get there."""
     if data_dir is None:
-        raise ValueError(f"{name} is read from a folder: give data_dir (on the command line --data-dir DIR)")
+        raise ValueError(
+            f"{name} is read from a folder: give data_dir (on the command line --data-dir DIR, ZEROCROSS_DATA, or "
+            f"./data, where `zerocross data fetch {name}` puts it)"
+        )
     folder = find(Path(data_dir))
     if folder is None:
         raise FileNotFoundError(

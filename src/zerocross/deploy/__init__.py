@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from zerocross.deploy.pack import Packed, pack
-from zerocross.deploy.table import PackedLayer
+from zerocross.extras import named
+
+with named():
+    from zerocross.deploy.pack import Packed, pack
+    from zerocross.deploy.table import PackedLayer
 
 __all__ = ["Packed", "PackedLayer", "pack"]

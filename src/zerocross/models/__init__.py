@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zerocross.needs_torch  # noqa: F401
 from zerocross.models.registry import create, names, options
 
 __all__ = ["create", "names", "options"]

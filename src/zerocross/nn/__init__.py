@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zerocross.needs_torch  # noqa: F401
 from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear

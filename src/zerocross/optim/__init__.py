@@ -1,5 +1,6 @@
 """Optimizers of binary weights: real `torch.optim.Optimizer`s, to be used like any other."""
 
+import zerocross.needs_torch  # noqa: F401
 from zerocross.optim.base import BinaryOptimizer
 from zerocross.optim.bop import Bop
 from zerocross.optim.bop2ndorder import Bop2ndOrder

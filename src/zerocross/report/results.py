@@ -6,10 +6,13 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from zerocross.report import markup, sections
+from zerocross.report.comparison import as_artefact
 
 _SCALES = ("smoke", "reduced", "paper")
 _KINDS = ("fig", "table")  # the order of the page; anything else comes last
@@ -42,8 +45,12 @@ def read(folder: Path) -> Results:
     comparisons, left_out = [], []
     for path, found in _documents(folder, left_out):
         if found.get("kind") == "zerocross compare":
-            comparisons.append({**found, "name": path.stem})
+            comparison = {**found, "name": path.stem}
+            if _can_be_shown(path, lambda comparison=comparison: as_artefact(comparison), left_out):
+                comparisons.append(comparison)
         elif isinstance(found.get("name"), str) and isinstance(found.get("claims"), list) and "scale" in found:
+            if not _can_be_shown(path, lambda found=found: found, left_out):
+                continue
             earlier = largest.get(found["name"])
             if earlier and _rank(earlier[1]) > _rank(found):
                 left_out.append(f"{path.name}: {earlier[0].name} is the larger scale")
@@ -58,6 +65,20 @@ def read(folder: Path) -> Results:
         )
     artefacts = [{**found, "picture": _picture(path)} for path, found in largest.values()]
     return Results(tuple(sorted(artefacts, key=_order)), tuple(comparisons), tuple(left_out))
+
+
+def _can_be_shown(path: Path, make: Callable[[], dict[str, Any]], left_out: list[str]) -> bool:
+    """Whether a file becomes a section of the page; one that does not must not cost the others theirs."""
+    try:
+        panels: list[Any] = []
+        artefact = make()
+        sections.section(artefact, panels)
+        sections.summary([artefact] if "scale" in artefact else [])
+        markup.data(markup.rounded(panels))
+    except Exception as wrong:  # whatever is in the file
+        left_out.append(f"{path.name}: cannot be shown ({type(wrong).__name__}: {wrong})")
+        return False
+    return True
 
 
 def _documents(folder: Path, left_out: list[str]) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from zerocross.runtime.model import Model, load
+from zerocross.extras import named
+
+with named():
+    from zerocross.runtime.model import Model, load
 
 __all__ = ["Model", "load"]

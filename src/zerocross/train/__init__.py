@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from zerocross.extras import named
+
 if TYPE_CHECKING:
     from zerocross.train.assign import changed
     from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict, with_method
@@ -70,5 +72,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for module, names in _HOME.items():
         if name in names:
-            return getattr(import_module(f"zerocross.train.{module}"), name)
+            with named():
+                return getattr(import_module(f"zerocross.train.{module}"), name)
     raise AttributeError(f"module 'zerocross.train' has no attribute {name!r}; it has {', '.join(__all__)}")

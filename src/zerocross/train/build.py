@@ -18,7 +18,7 @@ from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
 from zerocross.train.config import Config, Real, Stage
-from zerocross.train.task import Loss, build_loss, check_fits, initial_weights
+from zerocross.train.task import Loss, build_loss, check_batch, check_fits, initial_weights
 
 # Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
 # about a third of the time, and building it about this long. Only "auto" reads them, to decide whether it pays.
@@ -96,6 +96,7 @@ def prepare(
     module = own if own is not None else build_model(config, stage, dataset)
     if carried is not None and stage.init_from is not None:
         start_from(module, carried)
+    check_batch(module, dataset, micro_batch(config) // fabric.world_size)
     images = len(dataset.input_size) == 3
     if images:
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -127,6 +128,7 @@ def check(config: Config, dataset: Dataset, processes: int) -> None:
         model = build_model(config, stage, dataset)
         if index == 0:
             check_fits(model, dataset, f"model {config.model.name}")
+            check_batch(model, dataset, micro_batch(config) // processes)
             if stage.init_from is not None:
                 start_from(model, initial_weights(stage.init_from))
         build_optimizer(model, config, stage)

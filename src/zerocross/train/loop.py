@@ -314,6 +314,7 @@ def _save(run: Run, work: Work) -> None:
 
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
     """Lightning Fabric for a run: devices, precision, and DDP where there is more than one process."""
+    accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's word for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
     strategy = "ddp" if devices * nodes > 1 else "auto"
@@ -322,7 +323,7 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
             accelerator=accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision
         )
     except (RuntimeError, MisconfigurationException) as wrong:  # no such device here, or fewer of them
-        raise ValueError(f"{devices} x {accelerator} is not to be had here: {wrong}") from wrong
+        raise ValueError(f"{devices} x accelerator {accelerator!r} requested, not available here: {wrong}") from wrong
     if config.sync_bn and fabric.device.type != "cuda":
         raise ValueError("--sync-bn needs CUDA: torch's SyncBatchNorm does not run on the CPU; leave it out")
     return fabric

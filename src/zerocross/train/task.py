@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 from collections.abc import Callable
@@ -74,6 +75,20 @@ def check_fits(network: nn.Module, dataset: Dataset, what: str) -> None:
         network.train(was_training)
     if shape != (1, dataset.num_classes):
         raise ValueError(f"{what} gives {shape[1:]} outputs; {dataset.name} has {dataset.num_classes} classes")
+
+
+def check_batch(network: nn.Module, dataset: Dataset, samples: int) -> None:
+    """Refuse batches of one sample where batch norm, which needs two values per channel, cannot be trained on them."""
+    if samples > 1:
+        return
+    try:
+        with torch.no_grad():
+            copy.deepcopy(network).train()(torch.zeros(1, *dataset.input_size))
+    except ValueError as wrong:
+        raise ValueError(
+            "batch_size leaves 1 sample per forward pass and device, on which batch norm cannot be trained: it must be "
+            f"at least 2 x accumulate x devices ({_brief(wrong)})"
+        ) from wrong
 
 
 def _from_function(name: str, weights: str | None) -> nn.Module:

@@ -54,22 +54,22 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
         beat: Seconds between two signs of life of a running trial.
         grace: Seconds without one after which a trial's worker counts as dead; above `beat`.
     """
-    parsed, shown = _parse(url)
+    parsed, named = _parse(url)
     if not 0 < beat < grace:
         raise ValueError(f"beat and grace are {beat} and {grace} seconds; they must be positive, and grace the longer")
     sqlite = parsed.get_backend_name() == "sqlite"
     if sqlite:
-        _check_file(parsed.database, shown, create=create)
+        _check_file(parsed.database, named, create=create)
     options = {"connect_args": {"timeout": 60}} if sqlite else {"connect_args": {"connect_timeout": 10}}
     try:
         rdb = _open(url, options if sqlite else {**options, "pool_pre_ping": True}, beat, grace)
     except ImportError as wrong:
         raise ValueError(
-            f"the storage {shown} needs a driver ({wrong.__cause__ or wrong}): pip install psycopg[binary] for "
+            f"the storage {named} needs a driver ({wrong.__cause__ or wrong}): pip install psycopg[binary] for "
             "postgresql://, pymysql for mysql+pymysql://"
         ) from wrong
     except (SQLAlchemyError, StorageInternalError, RuntimeError) as wrong:
-        raise ValueError(f"the storage {shown} cannot be reached: {_brief(wrong)}") from wrong
+        raise ValueError(f"the storage {named} cannot be reached: {_brief(wrong)}") from wrong
     if sqlite:
         _take_turns(rdb.engine)
     return Storage(optuna.storages.get_storage(rdb), beat, grace)  # which remembers what can no longer change
@@ -134,26 +134,39 @@ def _take_turns(engine: sqlalchemy.Engine) -> None:
 
 
 def _parse(url: str) -> tuple[sqlalchemy.URL, str]:
-    """A URL, and how it may be shown: without its password."""
+    """A URL, and how it may be shown: without its password. One that cannot be taken apart is not shown at all."""
+    for_instance = "for instance sqlite:///runs/tune.db, postgresql://user@host/database"
+    user, _, secret = url.rpartition("@")[0].partition("://")[2].partition(":")
+    if "/" not in user and set(secret) & set("@:/?#[] "):
+        raise ValueError(
+            "the storage's URL cannot be read: write special characters of a password percent-encoded (%40 for @)"
+        )
     try:
         parsed = sqlalchemy.make_url(url)
-    except ArgumentError:
-        raise ValueError(
-            f"storage {url!r} is not a URL; for instance sqlite:///runs/tune.db, postgresql://user@host/database"
-        ) from None
-    return parsed, parsed.render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        harmless = "@" not in url and "pass" not in url.lower()
+        what = f"storage {url!r}" if harmless else "the storage (not shown, since it may hold a password)"
+        raise ValueError(f"{what} is not a URL; {for_instance}") from None
+    return parsed, shown(parsed)
 
 
-def _check_file(file: str | None, shown: str, *, create: bool) -> None:
+def shown(url: str | sqlalchemy.URL) -> str:
+    """A URL as it may be printed: without its password, wherever in it that stands."""
+    parsed = sqlalchemy.make_url(url)
+    query = {key: "hidden" if "pass" in key.lower() else value for key, value in parsed.query.items()}
+    return parsed.set(query=query).render_as_string(hide_password=True)
+
+
+def _check_file(file: str | None, named: str, *, create: bool) -> None:
     if not file or file == ":memory:":
-        raise ValueError(f"the storage {shown} would be in memory, where no other process finds it; name a file")
+        raise ValueError(f"the storage {named} would be in memory, where no other process finds it; name a file")
     path = Path(file)
     if not path.exists() and not create:
-        raise FileNotFoundError(f"the storage {shown} cannot be reached: there is no file {path}")
+        raise FileNotFoundError(f"the storage {named} cannot be reached: there is no file {path}")
     if path.exists() and path.is_file() and path.stat().st_size:
         with path.open("rb") as opened:
             if opened.read(15) != b"SQLite format 3":
-                raise ValueError(f"the storage {shown} cannot be reached: {path} is not a SQLite file")
+                raise ValueError(f"the storage {named} cannot be reached: {path} is not a SQLite file")
     path.parent.mkdir(parents=True, exist_ok=True)
 
 

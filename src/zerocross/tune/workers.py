@@ -91,37 +91,48 @@ def run(count: int, target: Callable[..., object], *args: Any) -> list[Ended]:
     if count < 1:
         raise ValueError(f"workers is {count}; it must be at least 1")
     context = multiprocessing.get_context("spawn")  # a forked copy of a process with threads may hang
-    errors = context.SimpleQueue()
-    processes = [
-        context.Process(target=_begin, args=(count, errors, target, args), name=f"worker {index + 1}")
-        for index in range(count)
-    ]
+    processes, said = [], {}  # said: the reading end of each worker's pipe -> its error
     with stoppable():
         try:
-            for process in processes:
-                process.start()
-            _wait_for(processes)
+            for index in range(count):
+                reader, writer = context.Pipe(duplex=False)
+                words = (count, writer, target, args)
+                processes.append(context.Process(target=_begin, args=words, name=f"worker {index + 1}"))
+                said[reader] = ""
+                with writer:  # the worker's own is the only one from now on: when it ends, the pipe does
+                    processes[-1].start()
+            _wait_for(processes, said)
         except BaseException:
             for process in processes:
                 if process.pid and process.is_alive():
                     process.terminate()
-            _wait_for(processes)
+            _wait_for(processes, said)
             raise
-    said = {}
-    while not errors.empty():
-        pid, text = errors.get()
-        said[pid] = text
-    return [Ended(process.exitcode or 0, said.get(process.pid, "")) for process in processes]
+    return [Ended(process.exitcode or 0, error) for process, error in zip(processes, said.values(), strict=True)]
 
 
-def _wait_for(processes: list[Any]) -> None:
-    """Wait until all that were started have ended."""
+def _wait_for(processes: list[Any], said: dict[Any, str]) -> None:
+    """Wait until all that were started have ended; what they say is read meanwhile: a full pipe would hold them."""
     alive = {process.sentinel for process in processes if process.pid}
     while alive:
-        alive -= set(wait(list(alive)))
+        for ready in wait([*alive, *(reader for reader in said if not reader.closed)]):
+            if ready in said:
+                _hear(ready, said)
+            else:
+                alive.discard(ready)
     for process in processes:
         if process.pid:
             process.join()
+    for reader in said:
+        while not reader.closed and reader.poll():
+            _hear(reader, said)
+
+
+def _hear(reader: Any, said: dict[Any, str]) -> None:
+    try:
+        said[reader] += reader.recv()
+    except EOFError:
+        reader.close()
 
 
 def _begin(count: int, errors: Any, target: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -133,5 +144,5 @@ def _begin(count: int, errors: Any, target: Callable[..., object], args: tuple[A
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except Exception as wrong:
-        errors.put((os.getpid(), f"{type(wrong).__name__}: {wrong}"))
+        errors.send(f"{type(wrong).__name__}: {wrong}")
         sys.exit(1)

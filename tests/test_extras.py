@@ -1,0 +1,101 @@
+"""Without an extra: what needs it says which one it is, in one line, and what does not need it works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from zerocross.extras import _EXTRAS
+
+WITHOUT = """
+import sys
+for name in {names!r}:
+    sys.modules[name] = None  # as if it were not installed
+sys.argv = ["zerocross", *{words!r}]
+{code}
+"""
+COMMAND = "from zerocross.cli import main; main()"
+TORCH = ("torch", "lightning_fabric")
+NUMBA = ("numba", "llvmlite")
+
+
+def run(names: tuple[str, ...], code: str, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    script = WITHOUT.format(names=names, words=words, code=code)
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "extra"),
+    [
+        (TORCH, "import zerocross; zerocross.GradientFilter", "train"),
+        (TORCH, "import zerocross; zerocross.train.fit", "train"),
+        (TORCH, "from zerocross.nn import BinaryLinear", "train"),
+        (TORCH, "from zerocross.optim import GradientFilter", "train"),
+        (TORCH, "import zerocross.deploy", "train"),
+        (NUMBA, "from zerocross.runtime import load", "runtime"),
+        (NUMBA, "import zerocross; zerocross.runtime", "runtime"),
+    ],
+)
+def test_name_that_needs_an_extra_says_which(names: tuple[str, ...], code: str, extra: str, tmp_path: Path) -> None:
+    done = run(names, code, [], tmp_path)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.endswith(f"which is not installed: pip install 'zerocross[{extra}]'")
+    assert done.stderr.count("Traceback") == 1
+
+
+def test_parts_without_torch_are_used_without_it(tmp_path: Path) -> None:
+    code = "import zerocross.runtime, zerocross.filters, zerocross.data.layout; print(zerocross.__version__)"
+    assert run((*TORCH, "sklearn", "matplotlib"), code, [], tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "extra"),
+    [
+        (TORCH, ["train", "digits"], "train"),
+        (NUMBA, ["predict", "model.zcb", "x.npy"], "runtime"),
+        (("typer",), ["--help"], "train"),
+        pytest.param(NUMBA, ["pack", "run", "-o", "model.zcb"], "runtime", marks=pytest.mark.slow),
+    ],
+)
+def test_command_that_needs_an_extra_says_which(
+    names: tuple[str, ...], words: list[str], extra: str, tmp_path: Path
+) -> None:
+    done = run(names, COMMAND, words, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"which is not installed: pip install 'zerocross[{extra}]'\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_command_without_torch_tells_of_itself(tmp_path: Path) -> None:
+    done = run((*TORCH, "matplotlib", "sklearn", "filelock", "optuna"), COMMAND, ["predict", "--help"], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_extras_bring_what_is_said_of_them() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+
+    def brought(extra: str) -> set[str]:
+        found: set[str] = set()
+        for line in extras[extra]:
+            name, bracket, inner = line.partition("[")
+            if name == "zerocross" and bracket:
+                found |= {each for other in inner.rstrip("]").split(",") for each in brought(other)}
+            else:
+                found.add(line.partition(">")[0].partition("[")[0])
+        return found
+
+    packages = {"lightning_fabric": "lightning-fabric", "sklearn": "scikit-learn", "PIL": "pillow",
+                "llvmlite": "numba", "gpytorch": "botorch", "optuna_integration": "optuna-integration"}  # fmt: skip
+    for extra, modules in _EXTRAS.items():
+        assert {packages.get(module, module) for module in modules} <= brought(extra)
+    assert "torch" not in brought("runtime")
+    assert not [line for line in project["dependencies"] if line.startswith("torch")]
+    assert {"torch", "numba", "optuna", "plotly"} <= brought("dev")
