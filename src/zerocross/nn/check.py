@@ -26,7 +26,7 @@ def check(model: nn.Module) -> None:
         listed = "; ".join(f"{name or '(the model itself)'}: {what}" for name, what in found.items())
         raise NotBinaryError(
             f"{len(found)} of the binary layers are not binary: {listed}. Train theta weights with GradientFilter (not "
-            "Adam or SGD) and average them with zerocross.nn.AveragedModel; deploy.pack takes their signs with resign=True"
+            "Adam or SGD), average them with zerocross.nn.AveragedModel; deploy.pack takes signs with resign=True"
         )
 
 

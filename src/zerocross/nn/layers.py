@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zerocross.nn.binarizers import BINARIZERS, Binarizer
-from zerocross.nn.checks import check_choice
 from zerocross.nn.check import not_signs
+from zerocross.nn.checks import check_choice
 from zerocross.nn.sign import check_surrogate, scale_forward, sign
 from zerocross.nn.watch import Watched
 

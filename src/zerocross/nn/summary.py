@@ -75,9 +75,9 @@ class Summary:
 def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summary:
     """List what every layer of a model holds and computes.
 
-    A weight takes 1 bit where its layer calls it binary (`binary_kinds`) and it is (theta weights that hold other values
-    than -1 and +1 are real, and said to be), or where it is a matrix or a kernel that holds nothing but -1 and +1 (a
-    plain layer trained by GradientFilter). A multiply-accumulate is binary where weight
+    A weight takes 1 bit where its layer calls it binary (`binary_kinds`) and it is (theta weights that hold other
+    values than -1 and +1 are real, and said to be), or where it is a matrix or a kernel that holds nothing but -1 and
+    +1 (a plain layer trained by GradientFilter). A multiply-accumulate is binary where weight
     and input both are. Batch-norm statistics are not counted: they fold into the parameters beside them.
 
     Args:
