@@ -19,6 +19,7 @@ _HOME = {
     "split_params": "zerocross.optim",
     "ff_ratio": "zerocross.optim",
     "binarize": "zerocross.nn",
+    "check": "zerocross.nn",
     "summary": "zerocross.nn",
 }
 _PARTS = ("bench", "data", "deploy", "filters", "models", "nn", "optim", "runtime", "train", "tune")
@@ -29,6 +30,7 @@ __all__ = [
     "__version__",
     "bench",
     "binarize",
+    "check",
     "data",
     "deploy",
     "ff_ratio",
@@ -45,7 +47,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from zerocross import bench, data, deploy, filters, models, nn, optim, runtime, train, tune
-    from zerocross.nn import binarize, summary
+    from zerocross.nn import binarize, check, summary
     from zerocross.optim import GradientFilter, HybridOptimizer, ff_ratio, split_params
 
 

@@ -132,13 +132,23 @@ def test_the_mark_survives_copy_pickle_and_state_dict(kind):
 
 
 @pytest.mark.parametrize("assign", [False, True])
-def test_theta_takes_the_signs_of_the_state_it_loads(assign):
-    real = nn.Conv2d(2, 3, 3, bias=False)
+@pytest.mark.parametrize("source", [nn.Conv2d, lambda *args, bias: BinaryConv2d(*args, bias=bias, weights="latent")])
+def test_theta_takes_the_signs_of_the_state_it_loads_and_leaves_it(assign, source):
+    real = source(2, 3, 3, bias=False)
     before = real.weight.detach().clone()
+    state = real.state_dict()
     layer = BinaryConv2d(2, 3, 3)
-    layer.load_state_dict({key: value.clone() for key, value in real.state_dict().items()}, assign=assign)
+    layer.load_state_dict(state, assign=assign)
     assert torch.equal(layer.weight, sign(before))
     assert torch.equal(real.weight, before)
+    assert torch.equal(state["weight"], before)
+
+
+def test_assigned_signs_are_taken_in_as_they_are():
+    state = BinaryConv2d(2, 3, 3).state_dict()
+    layer = BinaryConv2d(2, 3, 3, device="meta")
+    layer.load_state_dict(state, assign=True)
+    assert layer.weight.data_ptr() == state["weight"].data_ptr()
 
 
 def test_a_learned_scale_starts_at_the_mean_magnitude_of_the_real_weights_it_loads():

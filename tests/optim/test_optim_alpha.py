@@ -13,14 +13,14 @@ from torch.optim import lr_scheduler
 
 from reference.optimizer_table import assert_same_bits, bits, drive, make_params, run, swinging
 from zerocross.filters import IIRFilter, cascade, ema, from_sgd
-from zerocross.optim import GradientFilter, IIRGradientFilter
+from zerocross.optim import GradientFilter, HybridOptimizer, IIRGradientFilter
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("gamma", [1.0, 0.1])
 def test_a_tiny_alpha_is_pure_accumulation(dtype: torch.dtype, gamma: float):
     gradients = swinging(400, 200) * 1e-4  # small, as those of a deep network are
-    param = nn.Parameter(torch.ones(200, dtype=dtype))
+    param = nn.Parameter(torch.ones(1, 200, dtype=dtype))
     optimizer = GradientFilter([param], alpha=1e-20, gamma=gamma)
     m, total = np.zeros(200), np.zeros(200)
     for grad, theta in zip(gradients, drive(optimizer, param, gradients), strict=True):
@@ -71,6 +71,7 @@ def test_a_scheduler_out_of_range_is_an_error_that_changes_nothing(value: float)
         lambda o: lr_scheduler.OneCycleLR(o, max_lr=0.1, total_steps=10, cycle_momentum=False),
         lambda o: lr_scheduler.CyclicLR(o, base_lr=0.1, max_lr=0.2, cycle_momentum=False),
         lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=4, eta_min=0.1),
+        lambda o: torch.optim.swa_utils.SWALR(o, swa_lr=0.004, anneal_epochs=4),
     ],
 )
 def test_absolute_values_of_a_scheduler_are_warned_about_once(scheduler):
@@ -83,19 +84,56 @@ def test_absolute_values_of_a_scheduler_are_warned_about_once(scheduler):
             run(optimizer, params, range(step, step + 1))
             rates.step()
     (said,) = [str(w.message) for w in heard if "alpha" in str(w.message)]
-    assert re.match(r"a scheduler set alpha to 0\.\d+: a learning rate meant for the real parameters\?", said)
+    assert re.match(
+        r"a scheduler set alpha to 0\.\d+, above the 0.001 that it was given: a learning rate meant for", said
+    )
 
 
-def test_no_warning_where_a_large_alpha_was_asked_for_or_stays_small():
+def test_a_large_alpha_of_one_group_does_not_excuse_another():
+    params = make_params()
+    optimizer = GradientFilter([{"params": params[0], "alpha": 0.5}, {"params": params[1], "alpha": 1e-3}])
+    optimizer.param_groups[1]["lr"] = 0.05
+    with pytest.warns(UserWarning, match=r"set alpha to 0.05, above the 0.001"):
+        run(optimizer, params, range(1))
+
+
+def test_cycled_momentum_is_refused_in_our_words_and_reaches_the_real_part_of_a_hybrid():
+    params = make_params()
+    optimizer = GradientFilter(params, alpha=0.1)
+    lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)  # cycle_momentum is torch's default
+    with pytest.raises(
+        ValueError, match=r"writes momentum = 0.95 to the groups of GradientFilter, which has none.*=Fal"
+    ):
+        run(optimizer, params, range(1))
+    for real in (torch.optim.SGD, torch.optim.Adam):
+        for cycle in (
+            lambda o: lr_scheduler.OneCycleLR(o, max_lr=[0.1, 0.2], total_steps=20),
+            lambda o: lr_scheduler.CyclicLR(o, base_lr=[0.05, 0.1], max_lr=[0.1, 0.2], step_size_up=5),
+        ):
+            params = make_params()
+            hybrid = HybridOptimizer(GradientFilter(params[:1], alpha=0.1), real(params[1:], lr=0.1))
+            rates, seen = cycle(hybrid), []
+            for step in range(8):
+                run(hybrid, params, range(step, step + 1))
+                rates.step()
+                group = hybrid.real.param_groups[0]
+                seen.append(group["betas"][0] if "betas" in group else group["momentum"])
+            assert len(set(seen)) > 4, "the momentum was cycled"
+            assert {group["gamma"] for group in hybrid.binary.param_groups} == {0.1}
+            twin = HybridOptimizer(GradientFilter(make_params()[:1], alpha=0.1), real(make_params()[1:], lr=0.1))
+            twin.load_state_dict(hybrid.state_dict())
+            cycle(twin)
+
+
+def test_no_warning_where_a_large_alpha_was_asked_for():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for alpha, highest in ((0.5, 0.5), (1e-3, 0.04)):
-            params = make_params()
-            optimizer = GradientFilter([{"params": params[0]}, {"params": params[1], "alpha": alpha}])
-            rates = lr_scheduler.OneCycleLR(optimizer, [1e-3, highest], total_steps=10, cycle_momentum=False)
-            for step in range(9):
-                run(optimizer, params, range(step, step + 1))
-                rates.step()
+        params = make_params()
+        optimizer = GradientFilter([{"params": params[0]}, {"params": params[1], "alpha": 0.5}])
+        rates = lr_scheduler.OneCycleLR(optimizer, [1e-3, 0.5], total_steps=10, cycle_momentum=False)
+        for step in range(9):
+            run(optimizer, params, range(step, step + 1))
+            rates.step()
 
 
 def test_a_fixed_filter_refuses_a_scheduler_and_leaves_everything():

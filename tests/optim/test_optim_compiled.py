@@ -38,7 +38,7 @@ def test_compiled_and_eager_take_the_same_signs_and_one_build_serves_every_alpha
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_a_zero_keeps_its_sign_in_every_precision(dtype: torch.dtype):
     param = nn.Parameter(torch.tensor([1, -1, 1, -1, 1, -1] * 20, dtype=dtype))
-    optimizer = GradientFilter([param], compile=True, nonfinite="ignore")
+    optimizer = GradientFilter([param], compile=True, nonfinite="ignore", vectors=True)
     param.grad = torch.tensor([0, 0, 1, 1, -1, -1] * 20, dtype=dtype)
     optimizer.step()
     assert param.tolist() == [1, -1, -1, -1, 1, 1] * 20
@@ -52,11 +52,11 @@ def test_a_zero_keeps_its_sign_in_every_precision(dtype: torch.dtype):
 def test_over_a_thousand_float32_steps_nearly_no_sign_differs():
     """Rounding differs (fused multiply-add), so that a g within rounding of zero may be read either way."""
     gradients = swinging(1000, 2000)
-    one, other = (nn.Parameter(torch.ones(2000)) for _ in range(2))
+    one, other = (nn.Parameter(torch.ones(1, 2000)) for _ in range(2))
     compiled, eager = GradientFilter([one], compile=True), GradientFilter([other])
     differing = 0
     for grad in gradients.float():
-        one.grad = other.grad = grad
+        one.grad = other.grad = grad[None]
         compiled.step()
         eager.step()
         differing += int((one != other).sum())

@@ -141,7 +141,7 @@ def test_arguments_that_all_share_are_checked(row: Row):
     with pytest.raises(ValueError, match="empty"):
         row.build([])
     with pytest.raises(ValueError, match=r"conv.weight is torch.complex64; binary weights are trained in"):
-        row.build([("conv.weight", nn.Parameter(torch.ones(2, dtype=torch.complex64)))])
+        row.build([("conv.weight", nn.Parameter(torch.ones(2, 1, dtype=torch.complex64)))])
     params = make_params()
     params[1].data[0, 0] = float("nan")
     with pytest.raises(ValueError, match=r"parameter 1, shape \(5, 7\), holds NaN or infinity"):

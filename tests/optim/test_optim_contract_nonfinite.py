@@ -93,9 +93,9 @@ def test_finite_is_what_fits_its_own_precision():
 @pytest.mark.parametrize("dtypes", ["float64 float32", "float32 float64", "float64 float32 bfloat16 float16"])
 def test_precisions_may_be_mixed_in_a_group(row: Row, dtypes: str):
     """1 / tiny of float64 does not fit into float32, nor that of float32 into float16."""
-    params = [nn.Parameter(torch.ones(6, dtype=getattr(torch, name))) for name in dtypes.split()]
+    params = [nn.Parameter(torch.ones(1, 6, dtype=getattr(torch, name))) for name in dtypes.split()]
     optimizer = row.build(params, ff_every=1)
-    alone = nn.Parameter(torch.ones(6, dtype=torch.float64))
+    alone = nn.Parameter(torch.ones(1, 6, dtype=torch.float64))
     other = row.build([alone])
     for step in range(12):
         grad = (make_grads(step, [alone])[0] * 16).round()  # exact in all of them

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, multiprocessing, nn
 
+from reference import sharded
 from reference.optimizer_table import OPTIMIZERS, Row, make_grads, make_params, run
 from reference.optimizers import flip_ratio
 from zerocross.optim import GradientFilter, ff_ratio
@@ -74,7 +77,7 @@ def test_counting_resumes_where_it_was():
 
 
 def test_frozen_and_untouched_weights_are_left_out_and_absent_gradients_count_zero():
-    params = [*make_params(), nn.Parameter(torch.ones(1000))]
+    params = [*make_params(), nn.Parameter(torch.ones(1, 1000))]
     optimizer = GradientFilter(params, ff_every=1)
     run(optimizer, params[:2], range(1))  # the third never has a gradient
     first = ff_ratio(optimizer, per="parameter")
@@ -90,7 +93,7 @@ def test_frozen_and_untouched_weights_are_left_out_and_absent_gradients_count_ze
 
 def test_counting_gives_tensors_and_waits_for_nothing():
     """On a device without data every read of a value is an error: a step with counting passes, reading does not."""
-    param = nn.Parameter(torch.ones(4, 3))
+    param = nn.Parameter(torch.ones(1, 4, 3))
     optimizer = GradientFilter([param], ff_every=1, nonfinite="ignore")
     optimizer.param_groups[0]["params"] = [nn.Parameter(torch.empty(4, 3, device="meta"))]
     (ghost,) = optimizer.param_groups[0]["params"]
@@ -100,6 +103,17 @@ def test_counting_gives_tensors_and_waits_for_nothing():
     assert (flips.device.type, flips.shape, flips.dtype) == ("meta", (), torch.int64)
     with pytest.raises((RuntimeError, NotImplementedError)):
         ff_ratio(optimizer)
+
+
+def test_a_count_of_a_sharded_weight_is_summed_when_it_is_made():
+    class Partial(torch.Tensor):
+        """As DTensor gives it: what one rank has counted."""
+
+        def full_tensor(self) -> Tensor:
+            return torch.tensor(7)
+
+    after = torch.ones(2, 3, dtype=torch.bool).as_subclass(Partial)
+    assert int(count_flips(torch.zeros(2, 3, dtype=torch.bool), after)) == 7
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -113,3 +127,27 @@ def test_a_count_is_exact(dtype: torch.dtype):
 
 def test_latent_zeros_count_as_plus_one_as_in_their_layers():
     assert negative(torch.tensor([0.0, -0.0, 1e-40, -1e-40])).tolist() == [False, False, False, True]
+
+
+def test_reading_an_old_count_warns_and_a_fresh_one_does_not():
+    for ff_every, stale in ((1, 0), (2, 2), (50, 3)):
+        params = make_params()
+        optimizer = GradientFilter(params, ff_every=ff_every)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            for step in range(4):
+                run(optimizer, params, range(step, step + 1))
+                ff_ratio(optimizer)
+        messages = [str(w.message) for w in heard]
+        assert len(messages) == stale
+        assert all(f"flips are counted every {ff_every} updates" in message for message in messages)
+
+
+@pytest.mark.slow
+def test_every_rank_reads_the_ratio_of_the_whole_sharded_weight(tmp_path: Path):
+    multiprocessing.spawn(sharded.work, (str(tmp_path), 2), nprocs=2)  # type: ignore[attr-defined]
+    one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
+    assert one == other
+    assert 0 < one["ratio"] <= 1
+    assert one["ratio"] == one["by_hand"]
+    assert one["skipped"] == 1  # NaN was in the part of one rank alone

@@ -29,7 +29,7 @@ def path_of(build: Callable[[list[nn.Parameter]], torch.optim.Optimizer], gradie
             decay: Schedule | None = None, start: Tensor | None = None) -> np.ndarray:  # fmt: skip
     """The parameter after each step, in float64, under a decay of its lr."""
     weights = gradients.shape[1]
-    param = nn.Parameter(torch.ones(weights, dtype=torch.float64) if start is None else start.clone())
+    param = nn.Parameter(torch.ones(1, weights, dtype=torch.float64) if start is None else start.clone())
     optimizer = build([param])
     path = []
     for step in range(len(gradients)):
@@ -63,11 +63,11 @@ def test_cascade_is_the_direct_form_and_scipys_lfilter(alpha: float, gamma: floa
 
 
 def test_the_filtered_gradient_is_scipys_to_rounding():
-    param = nn.Parameter(torch.ones(WEIGHTS, dtype=torch.float64))
+    param = nn.Parameter(torch.ones(1, WEIGHTS, dtype=torch.float64))
     optimizer = GradientFilter([param], alpha=1e-3, gamma=0.1)
     *_, _ = drive(optimizer, param, GRADIENTS)
     y = np.asarray(signal.sosfilt(cascade(ema(0.1), ema(1e-3)).sos, GRADIENTS.numpy(), axis=0))[-1]
-    np.testing.assert_allclose(optimizer.state[param]["g"], y, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(optimizer.state[param]["g"][0], y, rtol=1e-9, atol=1e-13)
 
 
 # ---- cascade = latent weights
@@ -116,7 +116,7 @@ def test_in_float32_the_cascade_is_safer_than_the_direct_form():
     steps, alpha, gamma = 6000, 1e-4, 0.1
     gradients = np.random.default_rng(0).standard_normal((steps, 100))
     truth = naive_cascade(gradients, np.full(steps, alpha), gamma, np.ones(100))[0]
-    param = nn.Parameter(torch.ones(100))
+    param = nn.Parameter(torch.ones(1, 100))
     optimizer = GradientFilter([param], alpha=alpha, gamma=gamma)
     fast = torch.stack([*drive(optimizer, param, torch.tensor(gradients))]).numpy()
     direct = -np.sign(direct_form(gradients.astype(np.float32), np.full(steps, alpha), gamma, corrected=False))
@@ -150,7 +150,7 @@ def test_any_filter_is_scipys_sosfilt_on_every_weight(name: str):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(("alpha", "gamma"), [(1e-3, 0.1), (0.02, 0.7), (1.0, 0.5)])
 def test_two_averages_are_the_gradient_filter_to_the_bit(dtype: torch.dtype, alpha: float, gamma: float):
-    one, other = (nn.Parameter(torch.ones(WEIGHTS, dtype=dtype)) for _ in range(2))
+    one, other = (nn.Parameter(torch.ones(1, WEIGHTS, dtype=dtype)) for _ in range(2))
     general = IIRGradientFilter([one], cascade(ema(gamma), ema(alpha)))
     special = GradientFilter([other], alpha=alpha, gamma=gamma)
     for a, b in zip(drive(general, one, GRADIENTS), drive(special, other, GRADIENTS), strict=True):
@@ -185,7 +185,7 @@ def test_the_real_torch_sgd_is_a_filter_optimizer(sgd: dict):
 def test_a_slow_filter_is_right_on_float32_weights(filt: IIRFilter, most: float):
     gradients = swinging(3000, 200, seed=4)
     truth = np.asarray(signal.sosfilt(filt.sos, gradients.float().double().numpy(), axis=0))
-    param = nn.Parameter(torch.ones(200))
+    param = nn.Parameter(torch.ones(1, 200))
     thetas = torch.stack([*drive(IIRGradientFilter([param], filt), param, gradients)]).numpy()
     assert (thetas != -np.sign(truth)).mean() <= most
 

@@ -20,8 +20,8 @@ discounts = st.floats(1e-4, 1.0)
 
 
 def fresh(weights: int = WEIGHTS) -> tuple[nn.Parameter, np.ndarray]:
-    theta = torch.randint(0, 2, (weights,), generator=torch.Generator().manual_seed(7)).double() * 2 - 1
-    return nn.Parameter(theta.clone()), theta.numpy()
+    theta = torch.randint(0, 2, (1, weights), generator=torch.Generator().manual_seed(7)).double() * 2 - 1
+    return nn.Parameter(theta.clone()), theta[0].numpy()
 
 
 def path(optimizer: torch.optim.Optimizer, param: nn.Parameter, gradients: torch.Tensor) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_cascade_of_two_is_the_papers_filter_to_the_bit_under_decay_too(decay: f
     for optimizer, param in ((ours, one), (papers, other)):
         torch.optim.lr_scheduler.ExponentialLR(optimizer, decay)
         for grad in gradients:
-            param.grad = grad
+            param.grad = grad[None]
             optimizer.step()
             optimizer.param_groups[0]["lr"] *= decay
     assert torch.equal(ours.state[one]["g"], papers.state[other]["g"])

@@ -154,7 +154,7 @@ def drive(optimizer: torch.optim.Optimizer, param: nn.Parameter, gradients: Tens
     for grad in gradients:
         param.grad = grad.reshape(param.shape).to(param.dtype)
         optimizer.step()
-        yield param.detach().clone()
+        yield param.detach().flatten().clone()
 
 
 def bits(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> list[tuple[str, Tensor]]:

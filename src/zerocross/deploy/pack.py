@@ -22,6 +22,7 @@ from zerocross.deploy.threshold import thresholds
 from zerocross.deploy.trace import trace
 from zerocross.deploy.translate import translate
 from zerocross.files import write_whole
+from zerocross.nn import check as check_binary
 from zerocross.nn.checks import check_choice
 from zerocross.runtime.format import Graph, serialize
 from zerocross.runtime.infer import check
@@ -84,6 +85,7 @@ def pack(
     if resign:
         model = copy.deepcopy(model)
         resigned(model)
+    check_binary(model)
     traced = trace(model, size)
     program = translate(traced, HANDLERS).alive()
     for fold in PASSES:

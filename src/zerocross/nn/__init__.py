@@ -5,6 +5,7 @@ from __future__ import annotations
 import zerocross.needs_torch  # noqa: F401
 from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
 from zerocross.nn.binarizers import BINARIZERS
+from zerocross.nn.check import NotBinaryError, check
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear
 from zerocross.nn.react import RPReLU, RSign
 from zerocross.nn.sign import SURROGATES, Sign, set_progress, sign
@@ -19,11 +20,13 @@ __all__ = [
     "BinaryConv2d",
     "BinaryLinear",
     "LayerSummary",
+    "NotBinaryError",
     "RPReLU",
     "RSign",
     "Sign",
     "Summary",
     "binarize",
+    "check",
     "set_progress",
     "sign",
     "summary",

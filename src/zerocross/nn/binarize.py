@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -10,12 +11,15 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from zerocross.nn.binarizers import BINARIZERS
+from zerocross.nn.check import takes_fast_path
 from zerocross.nn.checks import check_choice, did_you_mean
+from zerocross.nn.flow import Example, Flow, call, guess_example, is_chain, trace, weight_layers
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear
 from zerocross.nn.sign import sign
 from zerocross.nn.tables import text_table
@@ -68,14 +72,20 @@ def binarize(
     binarizer: str | None = None,
     sign_input: str | None = "polynomial",
     first_last_real: bool = True,
+    shortcuts_real: bool = True,
     relu: str = "hardtanh",
-    example: Tensor | None = None,
+    example: Example | None = None,
 ) -> Binarized:
     """Return a copy of a model whose Conv2d and Linear layers are binary, and a report on every layer.
 
     The binary weights start from the signs of the weights the model has (an exact zero draws one). The sign of what a
-    ReLU lets through is always +1, which tells the next layer nothing: `nn.ReLU` modules therefore become `nn.Hardtanh`
-    where inputs are binarised. A ReLU called as a function cannot be seen; pass an `example` to have it found.
+    ReLU lets through is always +1, which tells the next layer nothing: ReLUs that are modules or attributes
+    (``self.activation = F.relu``) therefore become hardtanh where inputs are binarised. A ReLU called inside a forward
+    is found by running the model on an `example`.
+
+    Pass an `example`: the order in which data pass through layers, weighted shortcuts and inputs that are never
+    negative show only when the model runs. Without one, usual input sizes are tried; where none fits, the order of
+    registration is taken instead, with a warning.
 
     Args:
         model: any model; it is left as it was.
@@ -86,10 +96,14 @@ def binarize(
         weight_surrogate: see `BinaryConv2d`.
         binarizer: see `BinaryConv2d`.
         sign_input: the surrogate with which every new layer binarises its input, or None to leave inputs real.
-        first_last_real: keep the first and the last layer real; first and last in the order of `model.named_modules()`.
-        relu: ``"hardtanh"`` or ``"keep"``: what to do with `nn.ReLU` and `nn.ReLU6` modules.
-        example: a batch of inputs: the new model runs on it once, and a layer whose inputs are never negative, so that
-            their signs are all +1, is an error that names it.
+        first_last_real: keep the weight layers real that data pass through first and last. Embeddings, and modules that
+            merely own a matrix, are no weight layers.
+        shortcuts_real: keep weighted shortcuts real: layers that alone stand beside a longer way to a sum, such as the
+            1 x 1 convolutions of a ResNet.
+        relu: ``"hardtanh"`` or ``"keep"``: what to do with ReLUs that are modules or attributes.
+        example: a batch of inputs (a tensor, a tuple of arguments, or a dict of named ones), on which copies of the old
+            and of the new model run once. A layer whose inputs are never negative, so that their signs are all +1, is
+            an error that names it; a layer that is not called as a module stays real.
 
     Returns:
         (model, report): ``model, report = binarize(model); print(report)``.
@@ -102,7 +116,10 @@ def binarize(
     model = copy.deepcopy(model)
     skipped = _skipped(model, [skip] if isinstance(skip, str) else list(skip))
     layers = {name: module for name, module in model.named_modules() if _owns_weights(module)}
-    reasons = _reasons(layers, skipped, first_last_real=first_last_real)
+    given, example = example, example if example is not None else guess_example(model)
+    flow = _traced(model, example) if example is not None else _registered(model)
+    kept = _kept(layers, flow, first_last=first_last_real, shortcuts=shortcuts_real, called=example is not None)
+    reasons = _reasons(layers, skipped, kept)
     chosen = [name for name in layers if name not in reasons]
     if not chosen:
         why = "; ".join(f"{name or 'the model itself'}: {reason}" for name, reason in reasons.items())
@@ -112,13 +129,13 @@ def binarize(
     new: dict[int, nn.Module] = {id(layers[name]): _convert(layers[name], tied, settings) for name in chosen}
     rows = [_row(name, module, reasons.get(name)) for name, module in layers.items()]
     if sign_input is not None and relu == "hardtanh":
-        for name, module in model.named_modules():
-            if isinstance(module, nn.ReLU | nn.ReLU6) and name not in skipped:
-                new[id(module)] = nn.Hardtanh(inplace=bool(module.inplace)).train(module.training)
-                rows.append(BinarizedLayer(name, type(module).__name__, 0, "replaced", "by Hardtanh, which has a sign"))
+        rows += _replace_relus(model, skipped, new)
     model = _replace(model, new)
+    for module in model.modules():
+        if takes_fast_path(module):
+            module.activation_relu_or_gelu = 0  # torch's word for: no fast path around the layers; it changes no result
     if example is not None and sign_input is not None:
-        _check_signs_vary(model, chosen, example)
+        _check_signs_vary(model, chosen, example, certain=given is not None)
     return Binarized(model, BinarizeReport(tuple(rows)))
 
 
@@ -146,9 +163,41 @@ def _skipped(model: nn.Module, patterns: list[str]) -> set[str]:
     return skipped
 
 
-def _reasons(layers: dict[str, nn.Module], skipped: set[str], *, first_last_real: bool) -> dict[str, str]:
+def _traced(model: nn.Module, example: Example) -> Flow:
+    try:
+        return trace(model, example)
+    except Exception as wrong:  # whatever a model says to an input that does not fit
+        raise ValueError(
+            f"the model does not take this example ({type(wrong).__name__}: {wrong}): pass a batch as in training, a "
+            "tuple of arguments, or a dict of named ones"
+        ) from wrong
+
+
+def _registered(model: nn.Module) -> Flow:
+    """The order of registration, with a warning where it may not be that of the data."""
+    if not is_chain(model):
+        warnings.warn(
+            "binarize could not run this model, and takes the order in which its layers were registered for the one in "
+            "which data pass through them; weighted shortcuts and ReLUs called as functions are not seen. Pass a batch "
+            "of inputs: binarize(model, example=batch)",
+            stacklevel=3,
+        )
+    return Flow(list(weight_layers(model)))
+
+
+def _kept(
+    layers: dict[str, nn.Module], flow: Flow, *, first_last: bool, shortcuts: bool, called: bool
+) -> dict[str, str]:
+    """Return the layers that stay real for where they stand, and why."""
+    kept = dict.fromkeys(set(layers) - set(flow.order), "not called as a module on the example") if called else {}
+    kept |= dict.fromkeys(flow.shortcuts, "weighted shortcut") if shortcuts else {}
+    if first_last and flow.order:
+        kept |= {flow.order[-1]: "last layer"} | {flow.order[0]: "first layer"}
+    return kept
+
+
+def _reasons(layers: dict[str, nn.Module], skipped: set[str], kept: dict[str, str]) -> dict[str, str]:
     """Return, for each layer that is not to be converted, why it is not."""
-    ends = dict(zip([*layers][-1:] + [*layers][:1], ("last layer", "first layer"), strict=True)) if layers else {}
     reasons: dict[str, str] = {}
     for name, module in layers.items():
         if name in skipped:
@@ -157,8 +206,8 @@ def _reasons(layers: dict[str, nn.Module], skipped: set[str], *, first_last_real
             reasons[name] = "already binary"
         elif not isinstance(module, nn.Conv2d | nn.Linear):
             reasons[name] = f"unsupported: {type(module).__name__}"
-        elif first_last_real and name in ends:
-            reasons[name] = ends[name]
+        elif name in kept:
+            reasons[name] = kept[name]
         elif problem := _unready(module):
             raise ValueError(f"layer {name or '(the model itself)'} {problem}, or pass skip=[{name!r}]")
         elif type(module) not in {nn.Conv2d, nn.Linear}:
@@ -245,12 +294,33 @@ def _replace(model: nn.Module, new: dict[int, nn.Module]) -> nn.Module:
     return new.get(id(model), model)
 
 
-def _check_signs_vary(model: nn.Module, names: Iterable[str], example: Tensor) -> None:
+_RELUS = (F.relu, torch.relu, torch.relu_, F.relu6)
+
+
+def _replace_relus(model: nn.Module, skipped: set[str], new: dict[int, nn.Module]) -> list[BinarizedLayer]:
+    """Put hardtanh in the place of ReLUs: modules into `new`, functions that a module holds as attributes at once."""
+    rows: list[BinarizedLayer] = []
+    for name, module in model.named_modules():
+        if name in skipped:
+            continue
+        if isinstance(module, nn.ReLU | nn.ReLU6):
+            new[id(module)] = nn.Hardtanh(inplace=bool(module.inplace)).train(module.training)
+            rows.append(BinarizedLayer(name, type(module).__name__, 0, "replaced", "by Hardtanh, which has a sign"))
+        for key, value in list(vars(module).items()):
+            if any(value is relu for relu in _RELUS):
+                setattr(module, key, F.hardtanh)
+                where = f"{name}.{key}" if name else key
+                rows.append(BinarizedLayer(where, value.__name__, 0, "replaced", "by hardtanh, which has a sign"))
+    return rows
+
+
+def _check_signs_vary(model: nn.Module, names: Iterable[str], example: Example, *, certain: bool) -> None:
+    """Run a copy once; inputs that are never negative are an error, or a warning where the example was guessed."""
     constant: list[str] = []
 
     def watch(name: str) -> None:
         def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            if bool((inputs[0] >= 0).all()):
+            if not inputs[0].is_meta and bool((inputs[0] >= 0).all()):
                 constant.append(name or "(model)")
 
         trial.get_submodule(name).register_forward_pre_hook(hook)
@@ -259,9 +329,13 @@ def _check_signs_vary(model: nn.Module, names: Iterable[str], example: Tensor) -
     for name in names:
         watch(name)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        trial.eval()(example)
-    if constant:
-        raise ValueError(
-            f"the inputs of {', '.join(constant)} are never negative, so that their signs are all +1 and say nothing: "
-            "replace the ReLU before them (in the model's forward) by hardtanh, skip them, or use sign_input=None"
-        )
+        call(trial.eval(), example)
+    if not constant:
+        return
+    message = (
+        f"the inputs of {', '.join(constant)} are never negative, so that their signs are all +1 and say nothing: "
+        "replace the ReLU before them (in the model's forward) by hardtanh, skip them, or use sign_input=None"
+    )
+    if certain:
+        raise ValueError(message)
+    warnings.warn(f"on random inputs {message}", stacklevel=3)

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zerocross.nn.binarizers import BINARIZERS, Binarizer
+from zerocross.nn.check import not_signs
 from zerocross.nn.checks import check_choice
 from zerocross.nn.sign import check_surrogate, scale_forward, sign
+from zerocross.nn.watch import Watched
 
 WEIGHTS = ("theta", "latent")
 SCALES = ("none", "channel_mean", "magnitude_aware", "learned")
@@ -35,7 +37,7 @@ def check_binarizer(binarizer: str, weights: str, scale: str, weight_surrogate: 
         )
 
 
-class _BinaryWeight(nn.Module):
+class _BinaryWeight(Watched):
     """What the two layers share: the start of `weight`, and the binary weight that is computed from it."""
 
     weight: Tensor
@@ -106,9 +108,9 @@ class _BinaryWeight(nn.Module):
         if self.binarizer is not None and weight is not None:
             for name, value in self.binarizer.start(weight).items():
                 state_dict.setdefault(f"{prefix}binarizer.{name}", value)
+        if self.binary_kinds["weight"] == "theta" and weight is not None and not_signs(weight):
+            state_dict[f"{prefix}weight"] = sign(weight)  # not after loading: assign=True takes in the caller's tensors
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        if self.binary_kinds["weight"] == "theta":
-            self.weight.copy_(sign(self.weight))
 
     def binary_weight(self) -> Tensor:
         """Return the weight that the layer computes with: -1 and +1, times the scale where there is one."""
@@ -130,7 +132,9 @@ class _BinaryWeight(nn.Module):
         return self.weight if self.binarizer is None else self.binarizer.before_sign(self.weight)
 
     def _binary_input(self, x: Tensor) -> Tensor:
-        return x if self.sign_input is None else sign(x, self.sign_input)
+        x = x if self.sign_input is None else sign(x, self.sign_input)
+        self._watch(x)
+        return x
 
     def _describe(self) -> str:
         words = [f"weights={self.binary_kinds['weight']}"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from zerocross.nn.check import not_signs, strays
 from zerocross.nn.react import RSign
 from zerocross.nn.sign import Sign
 from zerocross.nn.tables import bytes_text, count_text, shape_text, text_table
@@ -49,10 +50,14 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """The layers of a model that own parameters, and their total; print it for a table."""
+    """The layers of a model that own parameters, and their total; print it for a table.
+
+    `strays` names the layers that are not as binary as they claim, and what is wrong with each: see `check`.
+    """
 
     rows: tuple[LayerSummary, ...]
     total: LayerSummary
+    strays: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         header = ["layer", "type", "weight", "bits", "parameters", "binary MACs", "real MACs", "float", "packed"]
@@ -61,6 +66,7 @@ class Summary:
         total = self.total
         smaller = total.float_bytes / max(total.packed_bytes, 1)
         lines = [table, f"{total.binary:,} binary weights, {total.real:,} real; packed {smaller:.1f} times smaller"]
+        lines += [f"{name} is not as binary as it claims: {what}" for name, what in self.strays.items()]
         if unknown:
             lines.append(f"MACs of {', '.join(unknown)} are unknown (?) and missing from the total")
         return "\n".join(lines)
@@ -69,8 +75,9 @@ class Summary:
 def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summary:
     """List what every layer of a model holds and computes.
 
-    A weight takes 1 bit where its layer calls it binary (`binary_kinds`), or where it is a matrix or a kernel that
-    holds nothing but -1 and +1 (a plain layer trained by GradientFilter). A multiply-accumulate is binary where weight
+    A weight takes 1 bit where its layer calls it binary (`binary_kinds`) and it is (theta weights that hold other
+    values than -1 and +1 are real, and said to be), or where it is a matrix or a kernel that holds nothing but -1 and
+    +1 (a plain layer trained by GradientFilter). A multiply-accumulate is binary where weight
     and input both are. Batch-norm statistics are not counted: they fold into the parameters beside them.
 
     Args:
@@ -86,12 +93,13 @@ def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summar
     for name, module in owners.items():
         binary, real = macs.get(name, (None, None))
         rows.append(_layer(name, module, seen, binary, real, counted=input_size is not None))
-    return Summary(tuple(rows), _total(rows, counted=input_size is not None))
+    return Summary(tuple(rows), _total(rows, counted=input_size is not None), strays(model))
 
 
 def binary_names(module: nn.Module) -> set[str]:
     """Return the names of a module's own parameters that take 1 bit a weight."""
-    marked = set(getattr(module, "binary_kinds", {}))
+    kinds: dict[str, str] = getattr(module, "binary_kinds", {})
+    marked = {name for name, kind in kinds.items() if kind != "theta" or not not_signs(getattr(module, name))}
     for name, parameter in module.named_parameters(recurse=False):
         if parameter.dim() >= 2 and not parameter.is_meta and bool((parameter.detach().abs() == 1).all()):
             marked.add(name)

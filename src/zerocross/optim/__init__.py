@@ -1,13 +1,15 @@
 """Optimizers of binary weights: real `torch.optim.Optimizer`s, to be used like any other."""
 
 import zerocross.needs_torch  # noqa: F401
-from zerocross.optim.base import BinaryOptimizer
+from zerocross.optim.base import BinaryOptimizer, NonFiniteError
 from zerocross.optim.bop import Bop
 from zerocross.optim.bop2ndorder import Bop2ndOrder
 from zerocross.optim.cascade_filter import CascadeFilter
 from zerocross.optim.clip import clip_after_step, project_after_step
+from zerocross.optim.flips import ff_ratio
 from zerocross.optim.gradient_filter import GradientFilter
-from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, ff_ratio, split_params
+from zerocross.optim.hooks import keep_after_step
+from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, split_params
 from zerocross.optim.iir_filter import IIRGradientFilter
 from zerocross.optim.latent_sgd import LatentSGD
 from zerocross.optim.schedule import Ramp, Schedule, set_field, set_value
@@ -21,12 +23,14 @@ __all__ = [
     "HybridOptimizer",
     "IIRGradientFilter",
     "LatentSGD",
+    "NonFiniteError",
     "ParamSplit",
     "Ramp",
     "Schedule",
     "binary_kinds",
     "clip_after_step",
     "ff_ratio",
+    "keep_after_step",
     "project_after_step",
     "set_field",
     "set_value",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from zerocross.optim.signs import flips_counted
+from zerocross.optim.signs import BeforeSign, flips_counted
 
 NonFinite = Literal["raise", "skip", "ignore"]
 Group = dict[str, Any]
@@ -19,6 +20,7 @@ Work = list[tuple[Group, list[Tensor], list[Tensor]]]  # group, its parameters, 
 # Keys that torch, its schedulers and we put into a param group besides an optimizer's own hyperparameters.
 _BOOKKEEPING = {
     "params", "param_names", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "step", "skipped",
+    "vectors",
 }  # fmt: skip
 
 
@@ -38,6 +40,8 @@ class BinaryOptimizer(Optimizer, ABC):
         ff_every: Count flips on every ff_every-th step, the first included (1: each step).
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start. Keep it equal on all ranks.
+        vectors: Whether theta may be a vector. Biases and batch-norm parameters are vectors that no one wants binary,
+            and are refused unless asked for; a group may ask for itself.
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
@@ -52,19 +56,26 @@ class BinaryOptimizer(Optimizer, ABC):
         ff_every: int,
         maximize: bool,
         seed: int,
+        vectors: bool = False,
     ) -> None:
-        if nonfinite not in ("raise", "skip", "ignore"):
-            raise ValueError(f"nonfinite is {nonfinite!r}; it can be 'raise', 'skip' or 'ignore'")
+        check_policy(nonfinite)
         if ff_every < 1 or int(ff_every) != ff_every:
             raise ValueError(f"ff_every is {ff_every}; it must be a whole number of steps, at least 1")
         self.nonfinite = nonfinite
         self.ff_every = int(ff_every)
         self.maximize = maximize
         self.seed = seed
+        self.vectors = vectors
+        self.before_sign: BeforeSign = {}
         self._options = tuple(sorted(defaults))
+        self._given: list[float] = []  # lr of each group as the user gave it
+        self._warned_above = False
         # What is set by now goes along into copies and pickles; torch's constructor adds hooks, which do not.
         self._settings = ("_settings", *vars(self))
         super().__init__(params, {**defaults, "step": 0})
+        # OneCycleLR and CyclicLR look here for what to cycle, and fail in torch's words where there is nothing: a step
+        # says it in ours.
+        self.defaults["momentum"] = None
 
     # ---- what a subclass gives
 
@@ -99,8 +110,9 @@ class BinaryOptimizer(Optimizer, ABC):
         if not isinstance(params, set):  # which torch refuses, since its order is not the same in every run
             # A tied weight reaches us once per use: it is one weight, stepped and counted once.
             params = list(_once(params))
+        vectors = group.pop("vectors", self.vectors) or self.kind != "theta"
         for index, item in enumerate(params):
-            _check_param(*item if isinstance(item, tuple) else (f"parameter {index}", item))
+            _check_param(*item if isinstance(item, tuple) else (f"parameter {index}", item), vectors=vectors)
         taken = sum(len(g["params"]) for g in self.param_groups)
         group["params"] = params
         super().add_param_group(group)
@@ -111,6 +123,7 @@ class BinaryOptimizer(Optimizer, ABC):
         except ValueError:
             self.param_groups.pop()
             raise
+        self._given.append(float(self.param_groups[-1]["lr"]))
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -119,15 +132,34 @@ class BinaryOptimizer(Optimizer, ABC):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._check_schedule()
         work = self._collect()
-        finite = self._check_finite(work) if work and self.nonfinite != "ignore" else None
+        finite = check_finite(_one_by_one(work), self.nonfinite)
         if work and self._make_state(work, finite):
             counting = self.param_groups[0]["step"] % self.ff_every == 0
-            with flips_counted(self) if counting else nullcontext():
+            with flips_counted(self, self.before_sign) if counting else nullcontext():
                 self._update_or_undo(work, finite)
         for group in self.param_groups:
             group["step"] += 1
         return loss
+
+    def _check_schedule(self) -> None:
+        """Look at what a scheduler may have written into the groups since the last step."""
+        for group, given in zip(self.param_groups, self._given, strict=True):
+            if group.get("momentum") is not None:
+                raise ValueError(
+                    f"a scheduler writes momentum = {group['momentum']} to the groups of {type(self).__name__}, which "
+                    "has none: construct OneCycleLR or CyclicLR with cycle_momentum=False"
+                )
+            # Where lr is a discount, torch's habits of learning rates do not apply; 1e-6 is a scheduler's rounding.
+            if self.lr_name != "lr" and not self._warned_above and float(group["lr"]) > given * (1 + 1e-6):
+                self._warned_above = True
+                warnings.warn(
+                    f"a scheduler set {self.lr_name} to {float(group['lr']):.3g}, above the {given:.3g} that it was "
+                    "given: a learning rate meant for the real parameters? Schedulers that write absolute values "
+                    "(OneCycleLR, CyclicLR, SWALR, eta_min) need one value per group",
+                    stacklevel=5,
+                )
 
     def _collect(self) -> Work:
         work = []
@@ -177,18 +209,11 @@ class BinaryOptimizer(Optimizer, ABC):
         first = self.param_groups[0]  # a group is what torch saves and loads besides the parameters' own state
         first["skipped"] = first.get("skipped", 0) + (~finite).to(torch.int64)
 
-    def _check_finite(self, work: Work) -> Tensor:
-        finite = all_finite([grad for _, _, grads in work for grad in grads])
-        if self.nonfinite == "raise" and not finite:
-            for group, params, grads in work:
-                for param, grad in zip(params, grads, strict=True):
-                    if bad := int((~grad.isfinite()).sum()):
-                        raise ValueError(
-                            f"the gradient of {_name(group, param)} holds {bad} NaN or infinite values of "
-                            f"{grad.numel()}; no state has changed. Lower the learning rate, look for a division by "
-                            "zero, or construct the optimizer with nonfinite='skip'"
-                        )
-        return finite
+    def skip_step(self) -> None:
+        """Leave out one step, and count it: for a HybridOptimizer, whose verdict is over more than these parameters."""
+        self._count_skipped(torch.zeros((), dtype=torch.bool))
+        for group in self.param_groups:
+            group["step"] += 1
 
     # ---- copies and checkpoints
 
@@ -202,8 +227,14 @@ class BinaryOptimizer(Optimizer, ABC):
                 raise ValueError(
                     f"this state_dict is not of a {type(self).__name__}: a group in it has no {', '.join(missing)}"
                 )
+        if (saved := state_dict.get("type", type(self).__name__)) != type(self).__name__:
+            raise ValueError(f"this state_dict is not of a {type(self).__name__}: it was saved by a {saved}")
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, with the name of the optimizer as `type`."""
+        return {**super().state_dict(), "type": type(self).__name__}
 
 
 def renamed(group: Group, name: str) -> Group:
@@ -221,20 +252,82 @@ def state_dtype(param: Tensor) -> torch.dtype:
     return torch.promote_types(param.dtype, torch.float32)
 
 
-def all_finite(tensors: list[Tensor]) -> Tensor:
-    """Whether every element is finite, as a 0-dim bool tensor on the first tensor's device.
+class NonFiniteError(ValueError):
+    """A gradient holds NaN, infinity, or numbers too large to be averaged."""
 
-    Minimum and maximum carry NaN and infinity along and read memory once, 15 times faster than isfinite().all().
+
+def check_policy(nonfinite: str) -> None:
+    """Refuse an unknown word for what to do about gradients that are not finite."""
+    if nonfinite not in get_args(NonFinite):
+        raise ValueError(f"nonfinite is {nonfinite!r}; it can be 'raise', 'skip' or 'ignore'")
+
+
+def check_finite(work: Iterable[tuple[Group, Tensor, Tensor]], nonfinite: NonFinite) -> Tensor | None:
+    """One verdict over all gradients: None unasked ("ignore"), an error on "raise", else a 0-dim bool tensor.
+
+    Args:
+        work: (group, parameter, its gradient).
+        nonfinite: The policy, see BinaryOptimizer.
     """
-    home = tensors[0].device
-    filled = [tensor for tensor in tensors if tensor.numel()]
-    if not filled:
-        return torch.ones((), dtype=torch.bool, device=home)
-    if home.type == "cuda":
+    if nonfinite == "ignore" or not (work := list(work)):
+        return None
+    finite = all_finite([grad for _, _, grad in work])
+    if nonfinite == "raise" and not finite:
+        for group, param, grad in work:
+            values = _local(grad)
+            if bad := int((~(values.abs() <= _largest(values))).sum()):
+                huge = f" (beyond {_largest(values):.2g}, too large to be averaged)" if values.isfinite().all() else ""
+                raise NonFiniteError(
+                    f"the gradient of {name_in_group(group, param)} holds {bad} NaN or infinite values of "
+                    f"{values.numel()}{huge}; no state has changed. Lower the learning rate, look for a division by "
+                    "zero, or construct the optimizer with nonfinite='skip'"
+                )
+        raise NonFiniteError("a gradient on another rank holds NaN or infinite values; no state has changed")
+    return finite
+
+
+def all_finite(tensors: list[Tensor]) -> Tensor:
+    """Whether every element is finite and fit to be averaged, as a 0-dim bool tensor on the first tensor's device.
+
+    An average moves by x - m, which overflows where both are near the largest number and differ in sign: numbers
+    beyond a quarter of it count as not finite. Minimum and maximum carry NaN and infinity along and read memory once,
+    15 times faster than isfinite().all(). Of sharded tensors every rank reads its own part; the verdict is over all.
+    """
+    local = [_local(tensor) for tensor in tensors]
+    home = local[0].device
+    verdicts = [torch.ones((), dtype=torch.bool, device=home)]
+    filled = [tensor for tensor in local if tensor.numel()]
+    if home.type == "cuda" and filled:
         extremes = torch._foreach_norm(filled, float("inf"))
+        verdicts += [(value <= _largest(x)).to(home) for value, x in zip(extremes, filled, strict=True)]
     else:
-        extremes = [value for tensor in filled for value in torch.aminmax(tensor)]
-    return torch.stack([value.to(home) for value in extremes]).isfinite().all()
+        verdicts += [(value.abs() <= _largest(x)).to(home) for x in filled for value in torch.aminmax(x)]
+    verdict = torch.stack(verdicts).all()
+    for mesh in {tensor.device_mesh for tensor in tensors if is_sharded(tensor)}:  # type: ignore[attr-defined]
+        verdict = _agreed(verdict, mesh)
+    return verdict
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank holds a part."""
+    return hasattr(tensor, "device_mesh")
+
+
+def _agreed(verdict: Tensor, mesh: Any) -> Tensor:
+    from torch.distributed.tensor import DTensor, Partial
+
+    return DTensor.from_local(verdict.to(torch.int32), mesh, [Partial("min")] * mesh.ndim).full_tensor() > 0
+
+
+def _largest(tensor: Tensor) -> float:
+    """The largest number of the precision in which a gradient is averaged that all averages can carry."""
+    return torch.finfo(state_dtype(tensor)).max / 4
+
+
+def _local(grad: Tensor) -> Tensor:
+    """The numbers that a rank holds of a dense, sparse or sharded gradient."""
+    grad = grad.to_local() if is_sharded(grad) else grad  # type: ignore[operator]
+    return grad._values() if grad.is_sparse else grad
 
 
 def copy_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
@@ -261,17 +354,29 @@ def _once(params: Iterable[Any]) -> Iterable[Any]:
             yield item
 
 
-def _check_param(name: str, param: Any) -> None:
+def _check_param(name: str, param: Any, *, vectors: bool) -> None:
     if not isinstance(param, Tensor):
         return  # torch's own error says it well
+    if param.dim() < 2 and not vectors:
+        raise ValueError(
+            f"{name}, shape {tuple(param.shape)}, is a vector: a bias or a batch norm would become -1 and +1. "
+            "Give only binary weights (split_params(model).binary), or pass vectors=True if it is meant"
+        )
     if not param.is_floating_point():
         raise ValueError(f"{name} is {param.dtype}; binary weights are trained in a floating-point type")
     if not param.isfinite().all():
         raise ValueError(f"{name}, shape {tuple(param.shape)}, holds NaN or infinity: load or initialise it again")
 
 
-def _name(group: Group, param: Tensor) -> str:
+def name_in_group(group: Group, param: Tensor) -> str:
+    """What to call a parameter in a message."""
     index = next(i for i, p in enumerate(group["params"]) if p is param)
     if "param_names" in group:
         return f"{group['param_names'][index]!r}"
     return f"parameter {index} of its group, shape {tuple(param.shape)}"
+
+
+def _one_by_one(work: Work) -> Iterable[tuple[Group, Tensor, Tensor]]:
+    for group, params, grads in work:
+        for param, grad in zip(params, grads, strict=True):
+            yield group, param, grad

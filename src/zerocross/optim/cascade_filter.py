@@ -30,6 +30,7 @@ class CascadeFilter(BinaryOptimizer):
         ff_every: Count flips on every ff_every-th step.
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start.
+        vectors: Take vectors, too, such as biases.
 
     Proved in tests/optim: equal to scipy.signal.sosfilt of the cascade, order by order.
     """
@@ -47,12 +48,14 @@ class CascadeFilter(BinaryOptimizer):
         ff_every: int = 50,
         maximize: bool = False,
         seed: int = 0,
+        vectors: bool = False,
     ) -> None:
         for gamma in gammas:
             if not 0 < gamma <= 1:
                 raise ValueError(f"gammas are {tuple(gammas)}; each must lie in (0, 1]")
         self.gammas = tuple(float(gamma) for gamma in gammas)
-        super().__init__(params, {"lr": alpha}, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
+        common: dict[str, Any] = {"nonfinite": nonfinite, "ff_every": ff_every, "maximize": maximize, "seed": seed}
+        super().__init__(params, {"lr": alpha}, **common, vectors=vectors)
 
     def add_param_group(self, param_group: Group) -> None:
         """Take in one more group; its discount may be called `alpha` or `lr`."""

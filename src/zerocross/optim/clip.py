@@ -1,13 +1,16 @@
-"""Projections of latent weights (clipping, centring), for any optimizer."""
+"""Projections after each step of an optimizer: clipping, and what a method asks for besides."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+
+from zerocross.optim.hooks import keep_after_step
 
 AnyOptimizer = TypeVar("AnyOptimizer", bound=Optimizer)
 
@@ -16,32 +19,33 @@ def project_after_step(optimizer: AnyOptimizer, project: Callable[[list[Tensor]]
     """Project an optimizer's parameters now, and after each of its steps, as XNOR-Net does.
 
     Args:
-        optimizer: Any torch optimizer; it is changed in place, and returned.
-        project: Called without gradients with the parameters of each group, which it changes in place.
+        optimizer: Any torch optimizer; it is changed in place, and returned. Its copies and pickles project as well.
+        project: Called without gradients with the parameters of each group, which it changes in place; a function of
+            a module, or a partial of one, so that it can be pickled.
     """
-
-    @torch.no_grad()
-    def apply(stepped: Optimizer, *_: Any) -> None:
-        for group in stepped.param_groups:
-            project(group["params"])
-
+    apply = functools.partial(_apply, project)
     apply(optimizer)
-    optimizer.register_step_post_hook(apply)
-    return optimizer
+    return keep_after_step(optimizer, apply)
 
 
 def clip_after_step(optimizer: AnyOptimizer, limit: float) -> AnyOptimizer:
     """Keep an optimizer's parameters within [-limit, limit], now and after each of its steps, as BinaryNet does.
 
     Args:
-        optimizer: Any torch optimizer; it is changed in place, and returned.
+        optimizer: Any torch optimizer; it is changed in place, and returned. Its copies and pickles clip as well.
         limit: > 0.
     """
     if not limit > 0:
         raise ValueError(f"limit is {limit}; it must be positive (BinaryNet clips at 1)")
+    return project_after_step(optimizer, functools.partial(_clip, limit))
 
-    def clip(params: list[Tensor]) -> None:
-        torch._foreach_clamp_min_(params, -limit)
-        torch._foreach_clamp_max_(params, limit)
 
-    return project_after_step(optimizer, clip)
+@torch.no_grad()
+def _apply(project: Callable[[list[Tensor]], None], stepped: Optimizer, *_: Any) -> None:
+    for group in stepped.param_groups:
+        project(group["params"])
+
+
+def _clip(limit: float, params: list[Tensor]) -> None:
+    torch._foreach_clamp_min_(params, -limit)
+    torch._foreach_clamp_max_(params, limit)

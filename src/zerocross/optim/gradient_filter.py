@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -13,8 +12,6 @@ from torch import Tensor
 from zerocross.compiler import compiled
 from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
-
-_LARGE_ALPHA = 0.05  # more than any sensible alpha: probably a learning rate meant for the real parameters
 
 
 class GradientFilter(BinaryOptimizer):
@@ -31,10 +28,11 @@ class GradientFilter(BinaryOptimizer):
     bias correction: gradients are large in the first steps already (the paper, below Eq. 7).
 
     alpha lives in the param group's `lr`, so that torch's schedulers *are* alpha-decay. A step at alpha = 0 filters m
-    only. Schedulers that write absolute values (OneCycleLR, CyclicLR, eta_min) need one value per group.
+    only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one value per group; the
+    first alpha above the one that was given here is warned about.
 
     Args:
-        params: Parameters, named parameters or param groups; a group may set `alpha` and `gamma` for itself.
+        params: Parameters, named parameters or param groups; a group may set `alpha`, `gamma` and `vectors` for itself.
         alpha: The outer discount, in (0, 1]; SGD's lr * weight_decay in the paper's reading. 1e-20 is pure summation.
         gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1.
         warm_start: c >= 0: g starts at -c * rms(first gradient) * theta, on theta's side, so that a trained sign
@@ -47,6 +45,7 @@ class GradientFilter(BinaryOptimizer):
         ff_every: Count flips on every ff_every-th step.
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start.
+        vectors: Take vectors, too, such as biases.
 
     Proved in tests/optim: equal to a naive twin, to scipy's lfilter, and, sign by sign, to latent-weight SGD.
     """
@@ -66,20 +65,19 @@ class GradientFilter(BinaryOptimizer):
         ff_every: int = 50,
         maximize: bool = False,
         seed: int = 0,
+        vectors: bool = False,
     ) -> None:
         if not warm_start >= 0:
             raise ValueError(f"warm_start is {warm_start}; it must be 0 (the paper's start) or a positive factor")
         self.warm_start = warm_start
         self.compile = compile
-        self._largest_given = 0.0
-        self._warned = False
         defaults = {"lr": alpha, "gamma": gamma}
-        super().__init__(params, defaults, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
+        common: dict[str, Any] = {"nonfinite": nonfinite, "ff_every": ff_every, "maximize": maximize, "seed": seed}
+        super().__init__(params, defaults, **common, vectors=vectors)
 
     def add_param_group(self, param_group: Group) -> None:
         """Take in one more group; its discount may be called `alpha` or `lr`."""
         super().add_param_group(renamed(param_group, "alpha"))
-        self._largest_given = max(self._largest_given, float(self.param_groups[-1]["lr"]))
 
     def _check_group(self, group: Group) -> None:
         for name, value in (("alpha", group["lr"]), ("gamma", group["gamma"])):
@@ -95,7 +93,7 @@ class GradientFilter(BinaryOptimizer):
         m = torch.zeros_like(param, dtype=state_dtype(param))
         if self.warm_start == 0:
             return {"m": m, "g": torch.zeros_like(m)}
-        rms = grad.square().mean().sqrt()
+        rms = grad.double().square().mean().sqrt().to(m.dtype)  # in float32 a square overflows at 2e19
         return {"m": m, "g": -self.warm_start * rms * param.detach().to(m.dtype)}
 
     def _update(self, work: Work) -> None:
@@ -115,13 +113,6 @@ class GradientFilter(BinaryOptimizer):
         alpha = float(group["lr"])
         if not 0 <= alpha <= 1:
             raise ValueError(f"alpha (the group's lr) is {alpha}; a scheduler may set it from 0 to 1")
-        if alpha > max(_LARGE_ALPHA, self._largest_given) and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"a scheduler set alpha to {alpha:.3g}: a learning rate meant for the real parameters? Schedulers that "
-                "write absolute values (OneCycleLR, CyclicLR) take a list with one value per group",
-                stacklevel=4,
-            )
         return alpha
 
 

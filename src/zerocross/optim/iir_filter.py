@@ -34,6 +34,7 @@ class IIRGradientFilter(BinaryOptimizer):
         ff_every: Count flips on every ff_every-th step.
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start.
+        vectors: Take vectors, too, such as biases.
 
     Proved in tests/optim: equal to scipy.signal.sosfilt on every weight's gradient sequence.
     """
@@ -49,6 +50,7 @@ class IIRGradientFilter(BinaryOptimizer):
         ff_every: int = 50,
         maximize: bool = False,
         seed: int = 0,
+        vectors: bool = False,
     ) -> None:
         if not isinstance(filter, IIRFilter):
             raise TypeError(
@@ -62,7 +64,8 @@ class IIRGradientFilter(BinaryOptimizer):
         self.filter = filter
         self._sections: list[Section] = [(b0, b1, b2, a1, a2) for b0, b1, b2, _, a1, a2 in filter.sos.tolist()]
         # torch's schedulers insist on an lr; this one is a constant that says so.
-        super().__init__(params, {"lr": 1.0}, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
+        common: dict[str, Any] = {"nonfinite": nonfinite, "ff_every": ff_every, "maximize": maximize, "seed": seed}
+        super().__init__(params, {"lr": 1.0}, **common, vectors=vectors)
 
     def _check_group(self, group: Group) -> None:
         if float(group["lr"]) != 1.0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -10,6 +10,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
+# weight -> what its layer takes the sign of, where that is not the weight itself. Keyed by the weight, not by its id:
+# copies and pickles of an optimizer keep it.
+BeforeSign = Mapping[Tensor, Callable[[], Tensor]]
 
 
 def start_signs_(theta: Tensor, seed: int) -> Tensor:
@@ -42,17 +45,19 @@ def take_signs_(thetas: Tensors, gs: Tensors) -> None:
 
 
 @contextmanager
-def flips_counted(optimizer: Optimizer) -> Iterator[None]:
+def flips_counted(optimizer: Optimizer, before_sign: BeforeSign) -> Iterator[None]:
     """Count the signs that change meanwhile into `state[param]["flips"]`, a tensor on the device: no sync.
 
     A parameter that never had a gradient is left out, and one that has none this time counts 0.
+
+    Args:
+        optimizer: Whose parameters are counted.
+        before_sign: What layers take the signs of; HybridOptimizer, which sees layers, knows it.
     """
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    # What a layer takes the sign of, where it is not the parameter itself; HybridOptimizer, which sees layers, sets it.
-    before_sign: dict[int, Callable[[], Tensor]] = getattr(optimizer, "before_sign", {})
 
     def now() -> list[Tensor]:
-        return [negative(before_sign[id(p)]() if id(p) in before_sign else p) for p in params]
+        return [negative(before_sign[p]() if p in before_sign else p) for p in params]
 
     before = now()
     yield
@@ -63,7 +68,9 @@ def flips_counted(optimizer: Optimizer) -> Iterator[None]:
 
 def count_flips(before: Tensor, after: Tensor) -> Tensor:
     """How many signs differ (the numerator of Eq. 18), given which are negative; 0-dim int64. Writes over `after`."""
-    return after.ne_(before).count_nonzero()
+    flips = after.ne_(before).count_nonzero()
+    # Of a sharded weight a rank counts its own part: summed here, where all ranks are, and not where one may read it.
+    return flips.full_tensor() if hasattr(flips, "full_tensor") else flips
 
 
 def negative(weights: Tensor) -> Tensor:

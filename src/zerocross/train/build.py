@@ -173,6 +173,11 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
     real_settings = config.real_of(stage)
     real = build_real(split.real, split.real_no_decay, real_settings)
     if not split.binary:
+        if stage.binarize == "both":
+            raise ValueError(
+                "the network has no binary weights to train: make it binary first (model, report = "
+                "zerocross.binarize(model)), or say that it is real: Stage(binarize='none')"
+            )
         return real
     hyperparameters = methods.first_values(config.optimizer_of(stage))
     binary = methods.get(config.method).build(split.binary, hyperparameters, config.log_every)

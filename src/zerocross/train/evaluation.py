@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zerocross.data.dataset import BatchStream
+from zerocross.nn import check
 
 
 @torch.no_grad()
@@ -27,6 +28,7 @@ def evaluate(
         forward: How the model is called, where that is not model(x): compiled, or under autocast.
         total: Sums a tensor over all ranks.
     """
+    check(model)
     was_training = model.training
     model.eval()
     sums = torch.zeros(4, dtype=torch.float64, device=next(model.parameters()).device)

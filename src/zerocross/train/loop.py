@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from zerocross import methods
 from zerocross.data.dataset import Dataset
+from zerocross.nn import check as check_binary
 from zerocross.nn.checks import check_choice
 from zerocross.optim import ff_ratio
 from zerocross.train import checkpoint
@@ -127,6 +128,7 @@ def fit(
         if network is None:  # all stages were done before: only the weights are wanted
             network = model if model is not None else build_model(config, config.stages[-1], dataset)
             network.load_state_dict(carried or {})
+    check_binary(network)
     return Fitted(network, record.of("eval")[-1], record)
 
 

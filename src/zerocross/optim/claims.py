@@ -1,0 +1,91 @@
+"""Which optimizer may have which parameters: every one exactly once, and of the kind that it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from zerocross.optim.base import BinaryOptimizer
+from zerocross.optim.flips import unwrapped
+
+_ADVICE = {
+    "latent": "build their layers with weights='theta', or train them with LatentSGD or a torch optimizer",
+    "theta": "a real-valued update would take them off -1 and +1: train them with GradientFilter, or build their "
+    "layers with weights='latent'",
+    "real": "their layers do not take signs: give them to the real optimizer, or build layers with weights='latent'",
+}
+
+
+def refuse_overlap(binary: Optimizer, real: Optimizer, names: dict[int, str]) -> None:
+    """Refuse parameters that both optimizers were given."""
+    taken = {id(p) for p in _all_params(binary)}
+    if both := [_name(p, names) for p in _all_params(real) if id(p) in taken]:
+        raise ValueError(f"given to both optimizers: {', '.join(both)}; split_params(model) gives each exactly once")
+
+
+def refuse_gaps(binary: Optimizer, real: Optimizer, model: nn.Module) -> None:
+    """Refuse to leave out a trainable parameter."""
+    taken = {id(p) for p in (*_all_params(binary), *_all_params(real))}
+    if missed := [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken]:
+        raise ValueError(
+            f"given to neither optimizer: {', '.join(missed)}; add them, or freeze them with requires_grad_(False)"
+        )
+
+
+def refuse_wrong_kind(binary: Optimizer, real: Optimizer, kinds: dict[int, str], names: dict[int, str]) -> None:
+    """Refuse parameters whose layers declare another kind than their optimizer trains."""
+    for optimizer, is_binary in (*_leaves(binary, binary=True), *_leaves(real, binary=False)):
+        takes = _takes(optimizer)
+        wrong = {"theta"} if takes == "latent" else {"latent"}
+        if takes == "latent" and is_binary:
+            wrong.add("real")  # theta's optimizers make any layer binary; with latent weights the layer must do it
+        for kind in sorted(wrong):
+            if found := [_name(p, names) for p in _all_params(optimizer) if kinds.get(id(p), "real") == kind]:
+                raise ValueError(
+                    f"{type(optimizer).__name__} was given {kind} weights: {', '.join(found)}; {_ADVICE[kind]}"
+                )
+
+
+def refuse_theta_by_value(binary: Optimizer, real: Optimizer) -> None:
+    """Without a model no layer says what is theta: refuse real-valued updates of what looks like it."""
+    for optimizer, _ in (*_leaves(binary, binary=True), *_leaves(real, binary=False)):
+        if _takes(optimizer) == "theta":
+            continue
+        if found := [_name(p, {}) for p in _all_params(optimizer) if _looks_like_theta(p)]:
+            raise ValueError(
+                f"{type(optimizer).__name__} was given what looks like theta weights (both -1 and +1, and nothing "
+                f"else): {', '.join(found)}; {_ADVICE['theta']}. If they are not theta weights, pass the model, whose "
+                "layers say so: HybridOptimizer(binary, real, model)"
+            )
+
+
+def _leaves(optimizer: Any, *, binary: bool) -> Iterator[tuple[Optimizer, bool]]:
+    """The optimizers inside wrappers and hybrids, and whether they have the part of the binary one."""
+    inner = unwrapped(optimizer)
+    if hasattr(inner, "binary") and hasattr(inner, "real"):
+        yield from _leaves(inner.binary, binary=True)
+        yield from _leaves(inner.real, binary=False)
+    else:
+        yield inner, binary
+
+
+def _takes(optimizer: Optimizer) -> str:
+    return optimizer.kind if isinstance(optimizer, BinaryOptimizer) else "latent"
+
+
+def _looks_like_theta(param: Tensor) -> bool:
+    values = param.detach()
+    if values.dim() < 2 or values.is_meta or not values.is_floating_point():
+        return False
+    return bool((values.abs() == 1).all() & (values < 0).any() & (values > 0).any())
+
+
+def _all_params(optimizer: Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _name(param: Tensor, names: dict[int, str]) -> str:
+    return names.get(id(param), f"a parameter of shape {tuple(param.shape)}")

@@ -1,0 +1,56 @@
+"""Hooks after a step that stay with an optimizer through deepcopy and pickle, which drop torch's."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch.optim import Optimizer
+
+AnyOptimizer = TypeVar("AnyOptimizer", bound=Optimizer)
+Hook = Callable[..., None]
+
+
+def keep_after_step(optimizer: AnyOptimizer, hook: Hook) -> AnyOptimizer:
+    """Call `hook(optimizer, args, kwargs)` after each step of this optimizer and of its copies.
+
+    torch leaves hooks out of what it copies and pickles: a copy would go on without them, in silence.
+
+    Args:
+        optimizer: Any torch optimizer; it is changed in place (its class becomes one that keeps hooks, of the same
+            name), and returned.
+        hook: To be pickled it must be a function of a module, an instance of a class, or a functools.partial.
+    """
+    if not hasattr(optimizer, "_kept_hooks"):
+        optimizer.__class__ = _keeping(type(optimizer))
+        optimizer._kept_hooks = []  # type: ignore[attr-defined]
+    optimizer._kept_hooks.append(hook)  # type: ignore[attr-defined]
+    optimizer.register_step_post_hook(hook)
+    return optimizer
+
+
+@functools.cache
+def _keeping(base: type[Optimizer]) -> type[Optimizer]:
+    """A subclass whose copies keep their hooks; made anew from `base` where a pickle is read."""
+
+    class Keeping(base):
+        def __getstate__(self) -> dict[str, Any]:
+            return {**super().__getstate__(), "_kept_hooks": self._kept_hooks}
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            super().__setstate__(state)
+            for hook in state.get("_kept_hooks", ()):  # load_state_dict comes this way, too, without hooks
+                self.register_step_post_hook(hook)
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            del protocol
+            return _empty, (base,), self.__getstate__()
+
+    Keeping.__name__, Keeping.__qualname__, Keeping.__module__ = base.__name__, base.__qualname__, base.__module__
+    return Keeping
+
+
+def _empty(base: type[Optimizer]) -> Optimizer:
+    kind = _keeping(base)
+    return kind.__new__(kind)
