@@ -167,7 +167,7 @@ class _Planner:
         }
         kind, fields = make.get(group.op, self._pool)(group)
         own = group.source if group.op == "identity" else group.node.output
-        stages = self._stages(group, kind, self.shapes[own][0])
+        stages = self._stages(group, self.shapes[own][0])
         if group.real:
             target = self._new_real(group.result, self._zeros(group))
             fields |= {"real": target.at(extra=4 * group.channel), "real_pitch": target.pitch}
@@ -198,7 +198,7 @@ class _Planner:
         shifts = by_panel([shift[channel : channel + channels]], [-math.inf])
         return {"bits": target.at(extra=channel // 8), **strides("bits", target), "shift": self._put(shifts)}
 
-    def _stages(self, group: Group, kind: Kind, channels: int) -> list[tuple[int, Any, int]]:
+    def _stages(self, group: Group, channels: int) -> list[tuple[int, Any, int]]:
         stages: list[tuple[int, Any, int]] = []
 
         def put(stage: Stage, *vectors: Any) -> None:
@@ -225,9 +225,6 @@ class _Planner:
         if group.sign is not None and group.sign.op == "threshold":
             direction = self.graph.tensors[group.sign.tensors["direction"]].astype(np.float32)
             put(Stage.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
-        if kind is Kind.BINARY and channels % LANES and (not stages or stages[0][0] != Stage.AFFINE):
-            put(Stage.AFFINE, 1.0, 0.0)  # times 0 beyond the last channel, where any number may stand
-            stages.insert(0, stages.pop())
         return stages
 
     # ---- sources ------------------------------------------------------------------------------------------------

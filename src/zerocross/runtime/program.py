@@ -65,7 +65,7 @@ class Buffer:
         return Place(self, (line + self.border[0]) * self.line + (column + self.border[1]) * self.pitch + extra)
 
     def size(self, images: int) -> int:
-        """Bytes in all; tiles may write pixels beyond the last."""
+        """Bytes in all; tiles may read pixels beyond the last."""
         return round_up(images * self.image + (ROWS - 1) * self.pitch + SLACK, ALIGN)
 
 

@@ -64,8 +64,8 @@ class Space(enum.IntEnum):
 
 _FIELDS = (
     "kind",
-    # The output: pixels of an image, and how many in a line.
-    "pixels", "width", "panels",
+    # The output: pixels of an image, and how many in a line; channels, and panels of them.
+    "pixels", "width", "channels", "panels",
     # The input: offset; bytes to the next image; from an output pixel's first tap to the next line's and pixel's.
     "source", "source_image", "source_line", "source_pixel",
     # The taps of a pixel: runs of `run` bytes, `runs_y` x `runs_x` of them, and the bytes between them.
@@ -84,8 +84,8 @@ _FIELDS = (
     "height_in", "width_in", "count_pad",
     # What follows: stages; float32 output (-1: none); bits output (the shift's offset is -1: none).
     "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "shift",
-    # MOVE, UNPACK: channels; where to read and to write; bytes between channels; the target's other strides.
-    "channels", "space_from", "space_to", "source_channel",
+    # MOVE, UNPACK: where to read and to write; bytes between channels; the target's other strides.
+    "space_from", "space_to", "source_channel",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip
 
