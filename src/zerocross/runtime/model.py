@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from zerocross.runtime.bounds import check_memory, check_work, memory_limit
 from zerocross.runtime.format import read
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.infer import check, infer
 from zerocross.runtime.kernels.native import Run, load_run
 from zerocross.runtime.kernels.steps import STEP, Kind, Mode
 from zerocross.runtime.plan import make_plan
-from zerocross.runtime.program import new_job
+from zerocross.runtime.program import arena_bytes, assemble, new_job
 from zerocross.runtime.team import give_back_memory, processors
 from zerocross.runtime.worker import Worker
 
@@ -37,6 +38,8 @@ class Model:
     Args:
         graph: a packed network, such as `zerocross.runtime.format.read` gives.
         threads: how many to use, at least 1.
+        max_memory: bytes; a network that takes more for its parameters and one sample is refused. None is 1 GiB, and 64
+            bytes more for each byte of its parameters.
         cache: folder of compiled code, see `load`.
         say: told how long compiling took, where it had to be done.
     """
@@ -46,6 +49,7 @@ class Model:
         graph: Graph,
         threads: int = 1,
         *,
+        max_memory: int | None = None,
         cache: str | Path | None = None,
         say: Callable[[str], object] = say_on_stderr,
     ) -> None:
@@ -54,7 +58,10 @@ class Model:
         self.output_size = infer(graph)[graph.output].shape
         self._cache = None if cache is None else Path(cache)
         self._say = say
-        self._plan = make_plan(graph)
+        limit = memory_limit(max_memory, sum(array.nbytes for array in graph.tensors.values()))
+        self._plan = make_plan(graph, limit)
+        check_memory(self._plan.bytes + arena_bytes(self._plan.drafts, 1), limit, "one sample")
+        check_work(assemble(self._plan.drafts, 1).work)
         self._idle: list[Worker] = []
         self.threads = threads
         give_back_memory()
@@ -134,6 +141,7 @@ def load(
     path: str | Path,
     threads: int = 1,
     *,
+    max_memory: int | None = None,
     cache: str | Path | None = None,
     say: Callable[[str], object] = say_on_stderr,
 ) -> Model:
@@ -142,8 +150,9 @@ def load(
     Args:
         path: a file that `zerocross pack` made.
         threads: how many to use, at least 1.
+        max_memory: bytes, see `Model`.
         cache: folder of compiled code; the first one of a process counts. None is this package's own ``__pycache__``,
             or ``.cache/zerocross`` in the user's home where that cannot be written.
         say: told how long compiling took, where it had to be done; by default it is printed on stderr.
     """
-    return Model(read(path), threads, cache=cache, say=say)
+    return Model(read(path), threads, max_memory=max_memory, cache=cache, say=say)

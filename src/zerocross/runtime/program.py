@@ -152,6 +152,11 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
     return int(step["gathered"]) + block * row + SLACK
 
 
+def arena_bytes(drafts: Sequence[Draft], images: int) -> int:
+    """How much memory the activations of so many images take."""
+    return _places(drafts, images)[1]
+
+
 def assemble(drafts: Sequence[Draft], images: int) -> Program:
     """Give every buffer a place, and return the steps."""
     places, end = _places(drafts, images)

@@ -22,12 +22,12 @@ SHORT = 5e-4  # seconds: what one thread does in less time is not worth waiting 
 class Team:
     """Threads that wait for jobs; the caller's own thread is one of them.
 
-    Python's own threads suffice, since compiled code lets go of the interpreter: they need no threading library. After a
-    job they look out for the next one inside compiled code for about a millisecond, since waking a thread takes as long
-    as a small network; then they sleep. A job is one call of compiled code, which ends with the job: no lock is held and
-    no counter kept here, so that an exception between any two instructions leaves nothing half done. Others are woken,
-    but never waited for: where they do not come the caller does the job alone. One call of `run` at a time, in the
-    process that made the team.
+    Python's own threads suffice, since compiled code lets go of the interpreter: they need no threading library. After
+    a job they look out for the next one inside compiled code for about a millisecond, since waking a thread takes as
+    long as a small network; then they sleep. A job is one call of compiled code, which ends with the job: no lock is
+    held and no counter kept here, so that an exception between any two instructions leaves nothing half done. Others
+    are woken, but never waited for: where they do not come the caller does the job alone. One call of `run` at a time,
+    in the process that made the team.
 
     Args:
         size: how many, at least 1, the caller's included.
