@@ -28,8 +28,8 @@ def check_memory(needed: int, limit: int, what: str) -> None:
     """Refuse what takes more than the limit."""
     if needed > limit:
         raise ValueError(
-            f"{what} needs {needed / 2**20:,.0f} MiB of memory, and {limit / 2**20:,.0f} are allowed for a network with "
-            "this many parameters: pass a larger max_memory (bytes) if it is meant to be so large"
+            f"{what} needs {needed / 2**20:,.0f} MiB of memory, and {limit / 2**20:,.0f} are allowed for a network "
+            "with this many parameters: pass a larger max_memory (bytes) if it is meant to be so large"
         )
 
 

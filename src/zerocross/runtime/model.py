@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from zerocross.runtime.bounds import check_memory, check_work, memory_limit
-from zerocross.runtime.format import read
+from zerocross.runtime.format import parse, read, serialize
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.infer import check, infer
 from zerocross.runtime.kernels.native import Run, load_run
 from zerocross.runtime.kernels.steps import STEP, Kind, Mode
 from zerocross.runtime.plan import make_plan
+from zerocross.runtime.preprocess import as_input, prepare
 from zerocross.runtime.program import arena_bytes, assemble, new_job
 from zerocross.runtime.team import give_back_memory, processors
 from zerocross.runtime.worker import Worker
@@ -54,10 +56,11 @@ class Model:
         say: Callable[[str], object] = say_on_stderr,
     ) -> None:
         graph = check(graph)
-        self.graph = replace(graph, tensors={})  # the plan has them in another order
+        self.graph = graph
         self.output_size = infer(graph)[graph.output].shape
         self._cache = None if cache is None else Path(cache)
         self._say = say
+        self._max_memory = max_memory
         limit = memory_limit(max_memory, sum(array.nbytes for array in graph.tensors.values()))
         self._plan = make_plan(graph, limit)
         check_memory(self._plan.bytes + arena_bytes(self._plan.drafts, 1), limit, "one sample")
@@ -80,13 +83,48 @@ class Model:
         self._threads = threads
         self._idle.clear()
 
+    @property
+    def input_size(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.graph.input_size
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, one for each output; empty where the file has none."""
+        return self.graph.classes
+
+    def preprocess(self, x: Any) -> np.ndarray:
+        """Return the network's input, float32 of shape (N, *input_size), made as for evaluation.
+
+        Args:
+            x: the path of an image, a clip or an array (.npy); a Pillow image; or an array, one sample or a batch, of
+                bytes (normalised like an image) or of floating-point numbers (taken as they are).
+        """
+        return prepare(x, self.graph.preprocessing, self.input_size)
+
+    def __repr__(self) -> str:
+        layers = [node for node in self.graph.nodes if "weight" in node.tensors]
+        weights = [(node, self.graph.tensors[node.tensors["weight"]]) for node in layers]
+        binary = sum(math.prod(node.attrs["shape"]) for node, stored in weights if stored.dtype == np.uint8)
+        real = sum(stored.size for _, stored in weights if stored.dtype != np.uint8)
+        name = self.graph.provenance.get("network", self.graph.provenance.get("model", ""))
+        about = [repr(name)] * bool(name) + [f"input_size={self.input_size}", f"output_size={self.output_size}"]
+        about += [f"{binary:,} binary and {real:,} real weights", f"threads={self.threads}"]
+        return f"Model({', '.join(about)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its file's bytes, which are checked like any file when they are read back."""
+        return _unpickled, (serialize(self.graph), self.threads, self._max_memory, self._cache)
+
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return the network's output for a batch.
 
         Args:
-            x: numbers of shape (N, *input_size), preprocessed as the network was trained; N may be 0.
+            x: an array of shape (N, *input_size); N may be 0. Floating-point numbers are taken as they are: they must
+                be preprocessed as the network was trained, see `preprocess`. Bytes (uint8) are normalised as the file
+                says, like images; other types are refused.
         """
-        x = np.ascontiguousarray(x, np.float32)
+        x = as_input(np.asarray(x), self.graph.preprocessing, "the input")
         if x.shape[1:] != self.graph.input_size:
             wanted = ", ".join(["N", *(str(size) for size in self.graph.input_size)])
             raise ValueError(f"an input of shape {x.shape}: this network takes ({wanted})")
@@ -135,6 +173,10 @@ def _seconds(run: Run, args: tuple[int, int, int, int], rounds: int) -> list[flo
         run(*args)
         times.append(time.perf_counter() - began)
     return times
+
+
+def _unpickled(data: bytes, threads: int, max_memory: int | None, cache: Path | None) -> Model:
+    return Model(parse(data), min(threads, processors()), max_memory=max_memory, cache=cache)
 
 
 def load(
