@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import zerocross
 from zerocross.cli import app
 
 COMMANDS = [[], *([name] for name in app.COMMANDS), ["data", "fetch"], ["data", "check"]]
@@ -34,6 +35,11 @@ def test_help_of_every_command_fits_80_columns(
         said = capsys.readouterr().out
         assert f"Usage: {' '.join(['zerocross', *words])}" in said
         assert max(map(len, said.splitlines())) <= 80
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"zerocross {zerocross.__version__}\n"
 
 
 def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:

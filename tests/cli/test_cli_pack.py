@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -97,6 +98,43 @@ def test_what_cannot_be_predicted_is_one_line(finished: Path, tmp_path: Path, ca
         error = capsys.readouterr().err
         assert said in error
         assert len(error.strip().splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_others(finished: Path, tmp_path: Path, capsys: Out):
+    rng = np.random.default_rng(0)
+    for name in ("a", "c"):
+        Image.fromarray(rng.integers(0, 256, (8, 8)).astype(np.uint8)).save(tmp_path / f"{name}.png")
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:40])
+    batch = rng.standard_normal((3, 1, 8, 8)).astype(np.float32)
+    batch[1, 0, 2, 2] = np.nan
+    np.save(tmp_path / "d.npy", batch)
+    assert app.run(["predict", str(finished / "net.zcb"), str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == [
+        str(tmp_path / name) for name in ("a.png", "c.png", "d.npy[0]", "d.npy[2]")
+    ]
+    assert "nan" not in said.out
+    bad, nan = said.err.strip().splitlines()
+    assert "b.png is not a readable image" in bad
+    assert "d.npy[1] holds 1 numbers that are NaN or infinite" in nan
+
+    assert app.run(["predict", str(finished / "net.zcb"), str(tmp_path), "--json", "--top", "2"]) == 2
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(Path(line["file"]).name, line.get("index"), "error" in line) for line in lines] == [
+        ("a.png", None, False), ("b.png", None, True), ("c.png", None, False),
+        ("d.npy", 0, False), ("d.npy", 1, True), ("d.npy", 2, False),
+    ]  # fmt: skip
+    assert set(lines[0]["classes"][0]) == {"class", "probability"}
+    assert lines[0]["classes"][0]["class"] in set("0123456789")
+    assert len(lines[0]["classes"]) == 2
+    assert 0 < lines[0]["classes"][1]["probability"] <= lines[0]["classes"][0]["probability"] <= 1
+
+
+def test_a_missing_folder_is_not_made(finished: Path, tmp_path: Path, capsys: Out):
+    target = tmp_path / "mistyped" / "net.zcb"
+    assert app.run(["pack", str(finished / "run"), "-o", str(target)]) == 2
+    assert f"the folder {target.parent} does not exist" in capsys.readouterr().err
+    assert not target.parent.exists()
 
 
 def test_the_commands_load_no_torch_until_they_run():

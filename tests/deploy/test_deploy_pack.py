@@ -328,3 +328,24 @@ def test_the_table_says_what_became_of_each_layer_and_adds_up():
     assert sum(layer.weights for layer in packed.layers if layer.kind == "binary") == summary(model).total.binary
     held = sum(layer.bytes for layer in packed.layers)
     assert f"header {len(packed.data) - held:,} bytes" in text
+
+
+def test_a_packed_network_gives_the_same_at_every_call():
+    """Buffers of three channels that share memory, and a last tile that is not full."""
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.conv = nn.BatchNorm2d(3), nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x + torch.relu(self.first(x))
+            x = x + torch.relu(self.second(x))
+            return self.conv(x).mean((2, 3))
+
+    model, x = Residual().eval(), torch.randn(9, 3, 7, 7)
+    run = Model(pack(model, (3, 7, 7)).graph)
+    with torch.no_grad():
+        wanted = model(x).numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(run(x.numpy()), wanted, atol=1e-5)

@@ -152,7 +152,10 @@ def test_arrays_that_do_not_fit_and_clips_that_are_too_long_are_refused(tmp_path
     for array, reason in (
         (np.zeros((2, 3, 8, 8), np.float32), r"has shape \(2, 3, 8, 8\); the network takes \(N, 1, 8, 8\)"),
         (np.zeros((0, 1, 8, 8), np.float32), "has shape|is not a readable array"),
-        (np.zeros((1, 8, 8), np.int64), "uint8 \\(0..255\\) or of floating-point numbers"),
+        (
+            np.zeros((1, 8, 8), np.int64),
+            r"holds int64: it must hold floating-point numbers .* or uint8",
+        ),
         (np.array([None, {}], dtype=object), "is not a readable array"),
     ):
         np.save(tmp_path / "x.npy", array, allow_pickle=True)
@@ -181,3 +184,36 @@ def test_arrays_that_do_not_fit_and_clips_that_are_too_long_are_refused(tmp_path
 def test_reading_needs_no_torch():
     code = "import sys, zerocross.runtime.format, zerocross.runtime.preprocess; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+RECIPE = Preprocessing("image", (0.5,), (0.25,), resize=4)
+
+
+def test_sixteen_bits_keep_their_brightness(tmp_path: Path):
+    grey = np.linspace(0, 65535, 16).astype(np.uint16).reshape(4, 4)
+    Image.fromarray(grey).save(tmp_path / "deep.png")
+    Image.fromarray((grey >> 8).astype(np.uint8)).save(tmp_path / "plain.png")
+    for channels in (1, 3):
+        deep, plain = (read_input(tmp_path / f"{name}.png", RECIPE, (channels, 4, 4)) for name in ("deep", "plain"))
+        np.testing.assert_array_equal(deep, plain)
+    for kind in ("I", "F"):
+        Image.fromarray(grey).convert(kind).save(tmp_path / "deep.tif")
+        with pytest.raises(ValueError, match="pixels of 32 bits"):
+            read_input(tmp_path / "deep.tif", RECIPE, (1, 4, 4))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparent_images_are_refused_and_opaque_ones_read(mode: str, tmp_path: Path):
+    image = Image.new("RGBA", (4, 4), (200, 200, 200, 255))
+    opaque = image.convert(mode)
+    opaque.save(tmp_path / "opaque.png")
+    image.convert("L").save(tmp_path / "plain.png")
+    wanted = read_input(tmp_path / "plain.png", RECIPE, (1, 4, 4))
+    np.testing.assert_array_equal(read_input(tmp_path / "opaque.png", RECIPE, (1, 4, 4)), wanted)
+    image.putpixel((1, 2), (0, 0, 0, 0))
+    if mode == "P":
+        opaque.save(tmp_path / "clear.png", transparency=opaque.getpixel((0, 0)))
+    else:
+        image.convert(mode).save(tmp_path / "clear.png")
+    with pytest.raises(ValueError, match=r"clear.png is transparent in places: save it on a background"):
+        read_input(tmp_path / "clear.png", RECIPE, (1, 4, 4))

@@ -312,7 +312,7 @@ def test_memory_is_used_again():
             x = b.prelu(b.add("add", b.affine(b.conv(b.sign(x), 32, (3, 3), padding=(1, 1))), x))
         model = Model(b.graph(x))
         model(b.batch(1))
-        return math.prod(model._memory_for(1).held[0].shape)
+        return math.prod(model._idle[0].memory_for(1).held[0].shape)
 
     assert bytes_of(12) == bytes_of(3)
 

@@ -6,8 +6,11 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
+
+import zerocross
 
 app = typer.Typer(
     name="zerocross",
@@ -17,6 +20,22 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"zerocross {zerocross.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """The options before any command."""
+
 
 # command name -> module in zerocross.cli. A module offers `command` (a function) or `app` (a group of commands).
 COMMANDS = {

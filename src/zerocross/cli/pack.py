@@ -33,10 +33,12 @@ def command(
 
     from zerocross import train
     from zerocross.deploy import pack
+    from zerocross.deploy.pack import check_folder
     from zerocross.deploy.recipe import preprocessing_of
 
     if output.exists() and not overwrite:
         raise FileExistsError(f"{output} exists: choose another name, or overwrite it with --overwrite")
+    check_folder(output)
     config, place = train.read_config(run), train.read_place(run)
     if data_dir is not None:
         place = replace(place, data_dir=str(data_dir))

@@ -44,7 +44,9 @@ class Packed:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the file, whole or not at all; one that is there is replaced only on request."""
-        path, data = Path(path), self.data
+        path = Path(path)
+        check_folder(path)
+        data = self.data
         if path.exists() and not overwrite:
             raise FileExistsError(f"{path} exists: choose another name, or overwrite it (overwrite=True, --overwrite)")
         write_whole(path, lambda file: file.write(data))
@@ -52,6 +54,12 @@ class Packed:
     def table(self) -> str:
         """Layer by layer: what is binary, what is real, what was folded, and the bytes of each."""
         return render(self.layers, len(self.data), self.float_bytes)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a file in a folder that does not exist: one that is mistyped would be made, and hold the file unseen."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist: make it, or write {path.name} elsewhere")
 
 
 def pack(

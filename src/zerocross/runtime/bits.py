@@ -41,8 +41,8 @@ class BitMatrix:
         base, zeros = np.full(width, 64 * self.words, np.float32), np.zeros(rows, np.int64)
         # Offsets from address 0: the matrices stay where they are.
         step, scratch_bytes = make_step(
-            kind=Kind.BINARY, pixels=rows, width=rows, panels=len(self._panels), source=left.ctypes.data,
-            source_pixel=row, direct=1, weight=self._panels.ctypes.data, terms=self.words,
+            kind=Kind.BINARY, pixels=rows, width=rows, channels=width, panels=len(self._panels),
+            source=left.ctypes.data, source_pixel=row, direct=1, weight=self._panels.ctypes.data, terms=self.words,
             panel=self._panels[0].nbytes, factor=2,
             base=base.ctypes.data, base_line=zeros.ctypes.data, base_column=zeros.ctypes.data,
             real=out.ctypes.data, real_pitch=4 * width,

@@ -43,7 +43,10 @@ _METADATA = ("format", "version", "network", "sha256")
 _NETWORK = ("input_size", "output", "nodes", "preprocessing", "classes", "provenance")
 _VECTORS = {"threshold": "int32", "direction": "int8"}  # every other vector is float32
 _ROWS = {dtype: f"vectors.{dtype}" for dtype in ("float32", "int32", "int8")}
-_LARGEST = {"float32": float(np.finfo(np.float32).max), "int32": (1 << 31) - 1, "int8": 127}
+_RANGE = {
+    dtype: (float(info.min), float(info.max))
+    for dtype, info in (("float32", np.finfo(np.float32)), ("int32", np.iinfo(np.int32)), ("int8", np.iinfo(np.int8)))
+}
 
 
 def read(path: str | Path) -> Graph:
@@ -265,7 +268,8 @@ def _equal(place: list[Any], dtype: str, room: int) -> np.ndarray:
     """A vector of equal numbers."""
     kinds = (int, float) if dtype == "float32" else (int,)
     count, number = place if len(place) == 2 and type(place[1]) in kinds else (0, 0)
-    if type(count) is not int or not 1 <= count <= room or abs(number) > _LARGEST[dtype]:
+    low, high = _RANGE[dtype]
+    if type(count) is not int or not 1 <= count <= room or not low <= number <= high:
         raise ValueError(f"a vector of equal numbers is {short(place)}; it must be [length, number]")
     return np.full(count, number, dtype=dtype)
 

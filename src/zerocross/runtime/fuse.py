@@ -16,6 +16,8 @@ SOURCES = frozenset(
     {"conv2d", "linear", "binary_conv2d", "binary_linear", "avg_pool2d", "max_pool2d", "global_avg_pool", "subsample"}
 )
 ELEMENTWISE = frozenset({"affine", "prelu", "relu", "hardtanh", "add"})
+MAX_LEVELS = 4  # concatenations that a value passes on its way to where it is stored
+MAX_LINKS = 1 << 16  # of all groups together
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,13 @@ class Group:
 def fuse(graph: Graph, values: Mapping[str, Value]) -> list[Group]:
     """Return the groups of a simplified graph in an order in which they can be run."""
     groups = _Fusion(graph, values).groups()
-    makers: dict[str, list[int]] = defaultdict(list)
+    # A value comes after all groups that store a part of it, and a group after the values that it reads.
+    order: graphlib.TopologicalSorter[int | str] = graphlib.TopologicalSorter()
     for number, group in enumerate(groups):
+        order.add(number, *group.needs())
         for name in group.makes():
-            makers[name].append(number)
-    after = {number: [maker for name in group.needs() for maker in makers[name]] for number, group in enumerate(groups)}
-    return [groups[number] for number in graphlib.TopologicalSorter(after).static_order()]
+            order.add(name, number)
+    return [groups[item] for item in order.static_order() if isinstance(item, int)]
 
 
 def simplify(graph: Graph) -> tuple[Graph, dict[str, Value]]:
@@ -126,6 +129,8 @@ class _Fusion:
         self.users[graph.output].append(None)
         self.taken: set[str] = set()
         self.tails: dict[str, _Tail] = {}
+        self.meeting = self._meetings()
+        self.links = 0  # of all groups so far
 
     def groups(self) -> list[Group]:
         found = []
@@ -155,9 +160,11 @@ class _Fusion:
             return Group("identity", node, node.inputs[0], (), node.inputs[0], 0, real=False, sign=node)
         return self._group("identity", node, (_link(node, node.inputs[0]),), self.tail(node.output))
 
-    @staticmethod
-    def _group(op: str, node: Node, links: tuple[Link, ...], tail: _Tail) -> Group:
+    def _group(self, op: str, node: Node, links: tuple[Link, ...], tail: _Tail) -> Group:
         links = (*links, *tail.links)
+        self.links += len(links)
+        if self.links > MAX_LINKS:
+            raise ValueError(f"its branches share too many steps behind their concatenations: {MAX_LINKS} are allowed")
         return Group(op, node, node.inputs[0], links, tail.result, tail.channel, tail.real, tail.sign)
 
     def tail(self, value: str) -> _Tail:
@@ -178,7 +185,7 @@ class _Fusion:
         if node is not None and node.op == "pad_channels":  # what a last panel writes too much is 0, and falls on zeros
             self.taken.add(node.output)
             return _Tail(tuple(links), node.output, node.attrs["before"], real=True, sign=None)
-        if node is not None and node.op == "concat" and self._can_meet(node):
+        if node is not None and node.output in self.meeting:
             self.taken.add(node.output)
             return self._behind_concat(node, value, links)
         signs = [user for user in self.users[value] if user is not None and user.op == "sign"]
@@ -195,6 +202,19 @@ class _Fusion:
     def _only_user(self, value: str) -> Node | None:
         user = self.users[value][0] if len(self.users[value]) == 1 else None
         return None if user is None or (user.output in self.taken and user.op != "concat") else user
+
+    def _meetings(self) -> set[str]:
+        """The concatenations whose branches each store their own part: not too many behind one another."""
+        found: set[str] = set()
+        levels: dict[str, int] = {}
+        for node in self.graph.nodes:
+            level = max((levels[name] for name in node.inputs), default=0)
+            if node.op == "concat" and level < MAX_LEVELS and self._can_meet(node):
+                found.add(node.output)
+                levels[node.output] = level + 1
+            else:
+                levels[node.output] = level if node.op in ELEMENTWISE else 0
+        return found
 
     def _can_meet(self, concat: Node) -> bool:
         """Whether every branch of a concatenation can store its own part: nobody else reads it, and panels fit."""

@@ -15,6 +15,7 @@ import numpy as np
 from zerocross.runtime.preprocess import Preprocessing
 
 MAX_NODES = 4096
+MAX_INPUTS = 4 * MAX_NODES  # of all nodes together
 MAX_SIZE = 1 << 20  # of one dimension, or of any integer attribute
 MAX_NAME = 200
 
@@ -143,6 +144,8 @@ def checked_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes with all attributes filled in; each by itself is right, as far as it can be without shapes."""
     if not 1 <= len(nodes) <= MAX_NODES:
         raise ValueError(f"the graph has {len(nodes)} nodes: it must have 1..{MAX_NODES}")
+    if (inputs := sum(len(node.inputs) for node in nodes)) > MAX_INPUTS:
+        raise ValueError(f"the nodes of the graph have {inputs} inputs: in all they must have at most {MAX_INPUTS}")
     if [index for index, node in enumerate(nodes) if node.op == "input"] != [0]:
         raise ValueError("the graph must have one node 'input', and have it first")
     return tuple(_checked_node(node) for node in nodes)

@@ -8,7 +8,6 @@ import numpy as np
 
 from zerocross.runtime.kernels.steps import LANES
 
-MAX_DENSE = 1 << 28  # weights of a grouped convolution that is computed over all channels
 Pair = tuple[int, int]
 
 
@@ -55,8 +54,6 @@ def binary_panels(signs: np.ndarray, groups: int = 1) -> np.ndarray:
 def spread(weight: np.ndarray, groups: int, rest: int = 0) -> np.ndarray:
     """The weight of a grouped convolution for all channels, with `rest` where an output does not look."""
     outputs, inputs, *kernel = weight.shape
-    if groups * weight.size > MAX_DENSE:
-        raise ValueError(f"a weight of shape {weight.shape} in {groups} groups: all channels together are too many")
     dense = np.full((groups, outputs // groups, groups, inputs, *kernel), rest, weight.dtype)
     each = np.arange(groups)
     dense[each, :, each] = weight.reshape(groups, outputs // groups, inputs, *kernel)

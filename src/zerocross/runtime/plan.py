@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocross.runtime.bounds import DRAFT_BYTES, binary_bytes, check_memory, real_bytes
 from zerocross.runtime.format import real_weight, weight_signs
 from zerocross.runtime.fuse import Group, fuse, simplify
 from zerocross.runtime.geometry import (
@@ -43,18 +44,22 @@ class Plan:
 
     drafts: list[Draft]
     constants: list[np.ndarray]
+    bytes: int
 
 
-def make_plan(graph: Graph) -> Plan:
-    """Plan a checked graph."""
-    return _Planner(*simplify(graph)).plan()
+def make_plan(graph: Graph, limit: int) -> Plan:
+    """Plan a checked graph; ValueError if that, or what it makes, would take more than `limit` bytes."""
+    return _Planner(*simplify(graph), limit).plan()
 
 
 class _Planner:
     """What has been planned so far: drafts, constants, and the buffers that hold each value."""
 
-    def __init__(self, graph: Graph, values: dict[str, Value]) -> None:
+    def __init__(self, graph: Graph, values: dict[str, Value], limit: int) -> None:
         self.graph = graph
+        self.makers = {node.output: node for node in graph.nodes}
+        self.limit = limit
+        self.bytes = 0  # of constants and drafts
         self.values = values
         self.shapes = {name: image_shape(value.shape) for name, value in values.items()}
         self.drafts: list[Draft] = []
@@ -68,14 +73,19 @@ class _Planner:
         for group in fuse(self.graph, self.values):
             self._emit(group)
         self._export()
-        return Plan(self.drafts, self.constants)
+        return Plan(self.drafts, self.constants, self.bytes)
 
     def _put(self, array: np.ndarray) -> int:
         """Keep an array among the constants; return its address."""
+        self._afford(array.nbytes, "the network")
+        self.bytes += array.nbytes
         kept = aligned(array.nbytes)
         kept[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.constants.append(kept)
         return kept.ctypes.data
+
+    def _afford(self, needed: int, what: str) -> None:
+        check_memory(self.bytes + needed, self.limit, what)
 
     # ---- values in memory ---------------------------------------------------------------------------------------
 
@@ -128,6 +138,8 @@ class _Planner:
     def _draft(self, kind: Kind, like: str, fields: Fields, stages: list[tuple[int, Any, int]] | None = None) -> None:
         """Add a step whose pixels are those of the value `like`."""
         channels, height, width = self.shapes[like]
+        self._afford(DRAFT_BYTES, "the network")
+        self.bytes += DRAFT_BYTES
         base = {"kind": kind, "pixels": height * width, "width": width, "channels": channels}
         self.drafts.append(Draft({**base, "panels": -(-channels // LANES), **fields}, stages or ()))
 
@@ -167,7 +179,7 @@ class _Planner:
         }
         kind, fields = make.get(group.op, self._pool)(group)
         own = group.source if group.op == "identity" else group.node.output
-        stages = self._stages(group, kind, self.shapes[own][0])
+        stages = self._stages(group, self.shapes[own][0])
         if group.real:
             target = self._new_real(group.result, self._zeros(group))
             fields |= {"real": target.at(extra=4 * group.channel), "real_pitch": target.pitch}
@@ -177,7 +189,7 @@ class _Planner:
 
     def _zeros(self, group: Group) -> tuple[int, int]:
         """Channels of the result that no group writes."""
-        maker = next(node for node in self.graph.nodes if node.output == group.result)
+        maker = self.makers[group.result]
         return (maker.attrs["before"], maker.attrs["after"]) if maker.op == "pad_channels" else (0, 0)
 
     def _emit_move(self, group: Group) -> None:
@@ -198,7 +210,7 @@ class _Planner:
         shifts = by_panel([shift[channel : channel + channels]], [-math.inf])
         return {"bits": target.at(extra=channel // 8), **strides("bits", target), "shift": self._put(shifts)}
 
-    def _stages(self, group: Group, kind: Kind, channels: int) -> list[tuple[int, Any, int]]:
+    def _stages(self, group: Group, channels: int) -> list[tuple[int, Any, int]]:
         stages: list[tuple[int, Any, int]] = []
 
         def put(stage: Stage, *vectors: Any) -> None:
@@ -225,9 +237,6 @@ class _Planner:
         if group.sign is not None and group.sign.op == "threshold":
             direction = self.graph.tensors[group.sign.tensors["direction"]].astype(np.float32)
             put(Stage.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
-        if kind is Kind.BINARY and channels % LANES and (not stages or stages[0][0] != Stage.AFFINE):
-            put(Stage.AFFINE, 1.0, 0.0)  # times 0 beyond the last channel, where any number may stand
-            stages.insert(0, stages.pop())
         return stages
 
     # ---- sources ------------------------------------------------------------------------------------------------
@@ -235,6 +244,7 @@ class _Planner:
     def _binary(self, group: Group) -> tuple[Kind, Fields]:
         node, source = group.node, self._packed(group.source)
         conv = ConvGeometry(node, source, self.shapes[node.output])
+        self._afford(binary_bytes(conv.shape, conv.groups, conv.outputs), f"node {node.output!r}")
         signs = weight_signs(self.graph, node).reshape(conv.shape)
         panels = binary_panels(signs, conv.groups)
         bases = border_bases(
@@ -253,13 +263,16 @@ class _Planner:
 
     def _conv(self, group: Group) -> tuple[Kind, Fields]:
         node = group.node
-        weight = real_weight(self.graph, node)
         if is_depthwise(node):
-            source = self._real(group.source)
+            source, shape = self._real(group.source), node.attrs["shape"]
+            self._afford(real_bytes((LANES, *shape[1:]), 1, shape[0]), f"node {node.output!r}")
+            weight = real_weight(self.graph, node)
             fields = window_fields(source, Window.WEIGHTED, node.attrs["shape"][2:], node)
             return Kind.WINDOW, fields | {"weight": self._put(depthwise_panels(weight))}
         source = self._padded(group.source, node.attrs.get("padding", (0, 0)))
         conv = ConvGeometry(node, source, self.shapes[node.output])
+        self._afford(real_bytes(conv.shape, conv.groups, conv.tap // 4), f"node {node.output!r}")
+        weight = real_weight(self.graph, node)
         dense = weight.reshape(conv.shape) if conv.groups == 1 else spread(weight, conv.groups)
         panels = real_panels(dense, conv.tap // 4)
         fields = {"row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels)}

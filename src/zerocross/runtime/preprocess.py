@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from zerocross.runtime.images import MAX_SIDE, fitted, image_pixels
+
 KINDS = ("image", "logmel", "wave", "array")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MAX_SAMPLES = 1 << 24  # of a clip as it is read, or of all its windows together
-MAX_SIDE = 1 << 14  # of an image after resizing
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,52 @@ def read_input(path: str | Path, preprocessing: Preprocessing | None, input_size
     return preprocessing.normalised(x[None])
 
 
+def prepare(x: Any, preprocessing: Preprocessing | None, input_size: Sequence[int]) -> np.ndarray:
+    """Return the network's input, (N, ...) float32, for a file (see `read_input`), a Pillow image, or an array.
+
+    Args:
+        x: a path, an image, or an array of one sample or a batch, see `as_input`; it must hold finite numbers.
+        preprocessing: of the packed network.
+        input_size: of the packed network.
+    """
+    size = tuple(input_size)
+    if isinstance(x, str | Path):
+        return finite(read_input(x, preprocessing, size), str(x))
+    if hasattr(x, "getchannel"):  # Pillow is not needed for anything else
+        if preprocessing is None or preprocessing.resize is None:
+            raise ValueError("an image: this network does not say how it takes images; give it an array")
+        return preprocessing.normalised(fitted(x, preprocessing.resize, size, "the image")[None])
+    return finite(as_input(_batch(np.asarray(x), size, "the array"), preprocessing, "the array"), "the array")
+
+
+def as_input(x: np.ndarray, preprocessing: Preprocessing | None, name: str) -> np.ndarray:
+    """A batch as float32: floating-point numbers are the network's input itself, bytes are normalised like images."""
+    if x.dtype.kind == "f":
+        return np.ascontiguousarray(x, np.float32)
+    if x.dtype != np.uint8:
+        raise ValueError(
+            f"{name} holds {x.dtype}: it must hold floating-point numbers (the network's own input) or uint8 (0..255)"
+        )
+    if preprocessing is None:
+        raise ValueError(f"{name} holds bytes, and the network does not say how it normalises them: give float32")
+    return preprocessing.normalised(x)
+
+
+def finite(x: np.ndarray, name: str) -> np.ndarray:
+    """Refuse NaN and infinite numbers, which a sign turns into -1 or +1 without a word."""
+    if not np.isfinite(x).all():
+        raise ValueError(f"{name} holds {np.count_nonzero(~np.isfinite(x))} numbers that are NaN or infinite")
+    return x
+
+
+def _batch(x: np.ndarray, size: tuple[int, ...], name: str) -> np.ndarray:
+    if x.shape == size:
+        x = x[None]
+    if x.shape[1:] != size or not len(x):
+        raise ValueError(f"{name} has shape {x.shape}; the network takes {('N', *size)}".replace("'", ""))
+    return x
+
+
 def suffixes(preprocessing: Preprocessing | None) -> tuple[str, ...]:
     """The ends of the names of files that `read_input` reads for a network."""
     kind = "array" if preprocessing is None else preprocessing.kind
@@ -172,40 +219,9 @@ def _array(path: Path, preprocessing: Preprocessing | None, size: tuple[int, ...
         x = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: a header may claim more than the file holds
     except (ValueError, EOFError) as wrong:
         raise ValueError(f"{path} is not a readable array ({wrong})") from None
-    if not isinstance(x, np.ndarray) or (x.dtype.kind != "f" and x.dtype != np.uint8):
-        raise ValueError(f"{path} must hold an array of uint8 (0..255) or of floating-point numbers")
-    if x.shape == size:
-        x = x[None]
-    if x.shape[1:] != size or not len(x):
-        raise ValueError(f"{path} has shape {x.shape}; the network takes {('N', *size)}".replace("'", ""))
-    if x.dtype != np.uint8:
-        return x.astype(np.float32)
-    if preprocessing is None:
-        raise ValueError(f"{path} holds bytes, and the network does not say how it normalises them: give float32")
-    return preprocessing.normalised(x)
-
-
-def image_pixels(path: str | Path, resize: int, size: Sequence[int]) -> np.ndarray:
-    """An image file as (C, H, W) uint8: shorter side to `resize`, then the centre."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as missing:
-        raise ValueError("image files are read with Pillow: pip install pillow") from missing
-    channels, height, width = size
-    try:
-        with Image.open(path) as file:
-            image = file.convert("RGB" if channels == 3 else "L")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as wrong:
-        raise ValueError(f"{path} is not a readable image ({wrong})") from None
-    short = min(image.size)
-    wide, high = (resize * side // short for side in image.size)
-    if max(wide, high) > MAX_SIDE:
-        raise ValueError(f"{path} has {image.size[0]} x {image.size[1]} pixels: too long to be resized; cut it")
-    left, top = round((wide - width) / 2), round((high - height) / 2)
-    if image.size != (wide, high):
-        image = image.resize((wide, high), Image.Resampling.BILINEAR)
-    pixels = np.asarray(image.crop((left, top, left + width, top + height)))
-    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+    if not isinstance(x, np.ndarray):
+        raise ValueError(f"{path} must hold one array: save it with numpy.save")
+    return as_input(_batch(x, size, str(path)), preprocessing, str(path))
 
 
 def read_clip(path: str | Path, recipe: Audio) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP
+from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, Kind
 from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
@@ -65,7 +65,7 @@ class Buffer:
         return Place(self, (line + self.border[0]) * self.line + (column + self.border[1]) * self.pitch + extra)
 
     def size(self, images: int) -> int:
-        """Bytes in all; tiles may write pixels beyond the last."""
+        """Bytes in all; tiles may read pixels beyond the last."""
         return round_up(images * self.image + (ROWS - 1) * self.pitch + SLACK, ALIGN)
 
 
@@ -91,13 +91,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class Program:
-    """The steps for up to `images` images at a time, and the memory that they need."""
+    """The steps for up to `images` images at a time, and the memory and the work (see `_work`) that they need."""
 
     images: int
     steps: np.ndarray
     stages: np.ndarray
     arena_bytes: int
     scratch_bytes: int
+    work: int
     filled: list[tuple[int, Buffer]] = field(default_factory=list)
 
     def new_memory(self, threads: int) -> tuple[np.ndarray, np.ndarray]:
@@ -151,6 +152,11 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
     return int(step["gathered"]) + block * row + SLACK
 
 
+def arena_bytes(drafts: Sequence[Draft], images: int) -> int:
+    """How much memory the activations of so many images take."""
+    return _places(drafts, images)[1]
+
+
 def assemble(drafts: Sequence[Draft], images: int) -> Program:
     """Give every buffer a place, and return the steps."""
     places, end = _places(drafts, images)
@@ -168,7 +174,18 @@ def assemble(drafts: Sequence[Draft], images: int) -> Program:
         stages += [(kind, resolve(offset), pitch) for kind, offset, pitch in draft.stages]
     table = np.array(stages, np.int64).reshape(-1, 3)
     filled = [(place, buffer) for buffer, place in places.items() if buffer.fill]
-    return Program(images, steps, table, round_up(end + SLACK, ALIGN), round_up(scratch, ALIGN), filled)
+    work = sum(_work(step) for step in steps)
+    return Program(images, steps, table, round_up(end + SLACK, ALIGN), round_up(scratch, ALIGN), work, filled)
+
+
+def _work(step: Any) -> int:
+    """What a step does for one image, in units of one vector instruction or so: some 0.2 to 0.5 ns."""
+    pixels, panels, channels, terms, down, across, stages = (
+        int(step[name]) for name in ("pixels", "panels", "channels", "terms", "kernel_y", "kernel_x", "stage_count")
+    )
+    if step["kind"] in (Kind.MOVE, Kind.UNPACK):
+        return pixels * channels
+    return pixels * panels * (max(terms, down * across) + stages + 1)
 
 
 def _places(drafts: Sequence[Draft], images: int) -> tuple[dict[Buffer, int], int]:

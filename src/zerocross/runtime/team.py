@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import queue
 import threading
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from zerocross.runtime.kernels.native import Run
-from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, WORK, CallField
+from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, WORK, CallField, Duty, Mode
 from zerocross.runtime.program import aligned
 
 SHORT = 5e-4  # seconds: what one thread does in less time is not worth waiting for others to wake up
@@ -21,39 +22,45 @@ SHORT = 5e-4  # seconds: what one thread does in less time is not worth waiting 
 class Team:
     """Threads that wait for jobs; the caller's own thread is one of them.
 
-    Python's own threads suffice, since compiled code lets go of the interpreter: they need no threading library and
-    survive a fork. After a job they look out for the next one inside compiled code for about a millisecond, since
-    waking a thread takes as long as a small network; then they sleep. While they get up the caller does a short job
-    alone. One call of `run` at a time.
+    Python's own threads suffice, since compiled code lets go of the interpreter: they need no threading library. After
+    a job they look out for the next one inside compiled code for about a millisecond, since waking a thread takes as
+    long as a small network; then they sleep. A job is one call of compiled code, which ends with the job: no lock is
+    held and no counter kept here, so that an exception between any two instructions leaves nothing half done. Others
+    are woken, but never waited for: where they do not come the caller does the job alone. One call of `run` at a time,
+    in the process that made the team.
 
     Args:
         size: how many, at least 1, the caller's included.
+        run: the compiled function.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._process = 0
-        self._shared: _Shared | None = None
+    def __init__(self, size: int, run: Run) -> None:
+        self._shared = _Shared(size, run)
+        self._seconds = 0.0  # of the caller alone, the last time
+        for thread in range(1, size):
+            threading.Thread(target=self._shared.serve, args=(thread,), daemon=True).start()
 
-    def prepare(self, run: Run, work: np.ndarray) -> None:
-        """Say what to do, until it is said anew; in a child of this process it must be.
+    def prepare(self, work: np.ndarray) -> None:
+        """Say what to do, until it is said anew.
 
         Args:
-            run: the compiled function.
             work: integers of shape (threads + 1, fields of WORK): the last row is the whole, by one thread.
         """
-        if self._shared is None or self._process != os.getpid():
-            self._shared, self._process = _Shared(self.size, run), os.getpid()
-        self._shared.set(work)
+        jobs = self._shared.jobs
+        jobs.view(np.int64).reshape(len(jobs), -1)[:, : len(WORK)] = work
+        self._seconds = 0.0
 
     def run(self, x: int, y: int) -> None:
         """Do the work of all threads on the input and the output at these addresses; return when it is done."""
-        if self._shared is None:
-            raise ValueError("a team must be told what to do")
-        self._shared.lead(x, y)
+        shared = self._shared
+        shared.wake()
+        together, began = shared.together.value, time.perf_counter()
+        shared.run(shared.jobs_at, Mode.PATIENT if self._seconds > SHORT else Mode.HASTY, x, y)
+        if shared.together.value == together:
+            self._seconds = time.perf_counter() - began
 
     def __del__(self) -> None:
-        if self._shared is not None and self._process == os.getpid():
+        if hasattr(self, "_shared"):
             self._shared.end()
 
 
@@ -61,65 +68,46 @@ class _Shared:
     """What the threads of a team hold; it outlives the team until the last of them has ended."""
 
     def __init__(self, size: int, run: Run) -> None:
-        names = ("call", "done", "ready", "flags")  # the last stands for a flag of each thread
-        self._jobs, places = aligned((size + 1) * JOB.itemsize).view(JOB), aligned((len(names) - 1 + size) * FLAG_BYTES)
-        for number, name in enumerate(names):
-            self._jobs[name] = places.ctypes.data + number * FLAG_BYTES
-        self._jobs["others"][0] = size - 1
-        self._jobs["give_way"], self._jobs["get_processor"] = _address("sched_yield"), _address("sched_getcpu")
-        at = self._jobs.ctypes.data
-        self._addresses, self._alone = [at + number * JOB.itemsize for number in range(size)], at + size * JOB.itemsize
-        self._places, self._ready = places, ctypes.c_int64.from_address(int(self._jobs["ready"][0]))
-        self._run = run
-        self._changed = threading.Condition()
-        self._called = self._asleep = 0
-        self._seconds = 0.0  # of the caller alone, the last time
-        self._over = False
-        for thread in range(1, size):
-            threading.Thread(target=self._serve, args=(thread,), daemon=True).start()
+        self.run = run
+        self.jobs = aligned((size + 1) * JOB.itemsize).view(JOB)
+        self.jobs_at = self.jobs.ctypes.data
+        self._places = aligned((2 + 2 * size) * FLAG_BYTES)
+        places = self._places.ctypes.data
+        for number, name in enumerate(("call", "done", "flags")):  # the last: one of each thread, as are the duties
+            self.jobs[name] = places + number * FLAG_BYTES
+        self.jobs["duties"] = duties = places + (2 + size) * FLAG_BYTES
+        self.jobs["thread"] = range(size + 1)
+        self.jobs["others"][0] = size - 1
+        self.jobs["give_way"], self.jobs["get_processor"] = _address("sched_yield"), _address("sched_getcpu")
+        self.together = self._field(0, "seen")
+        self._others = [
+            (ctypes.c_int64.from_address(duties + thread * FLAG_BYTES), queue.SimpleQueue[bool]())
+            for thread in range(1, size)
+        ]
 
-    def set(self, work: np.ndarray) -> None:
-        self._jobs.view(np.int64).reshape(len(self._jobs), -1)[:, : len(WORK)] = work
-        self._seconds = 0.0
+    def _field(self, job: int, name: str) -> ctypes.c_int64:
+        return ctypes.c_int64.from_address(self.jobs_at + job * JOB.itemsize + JOB.fields[name][1])  # type: ignore[index]
 
-    def lead(self, x: int, y: int) -> None:
-        others = len(self._addresses) - 1
-        if others and self._everybody(others):
-            self._run(self._addresses[0], 0, x, y)
-            return
-        began = time.perf_counter()
-        self._run(self._alone, 0, x, y)
-        self._seconds = time.perf_counter() - began
-
-    def _everybody(self, others: int) -> bool:
-        """Whether all do the next job, which those who sleep must hear of; they are woken in any case."""
-        with self._changed:
-            everybody = self._ready.value == others or self._seconds > SHORT
-            self._called += everybody
-            if self._asleep:
-                self._changed.notify_all()
-        return everybody
+    def wake(self) -> None:
+        """Have the threads that sleep look out for a job; one word is enough, however many jobs there are."""
+        for duty, words in self._others:
+            if duty.value == Duty.AWAY and words.empty():
+                words.put(True)
 
     def end(self) -> None:
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
+        for _, words in self._others:
+            words.put(False)
 
-    def _serve(self, thread: int) -> None:
-        job = self._jobs[thread]
-        caller = ctypes.c_int64.from_address(int(job["call"]) + 8 * CallField.PROCESSOR)
-        moved = 0  # how many jobs it had seen when it last moved: without a new one there is no need to, but to sleep
-        while not self._over:
-            self._run(self._addresses[thread], 1, 0, 0)
-            seen = int(job["seen"])
-            if seen != moved and _left(caller.value):
-                moved = seen
-                continue
-            with self._changed:
-                if self._called == job["seen"] and not self._over:
-                    self._asleep += 1
-                    self._changed.wait()
-                    self._asleep -= 1
+    def serve(self, thread: int) -> None:
+        """What a thread does in its life."""
+        seen, (_, words) = self._field(thread, "seen"), self._others[thread - 1]
+        caller = ctypes.c_int64.from_address(int(self.jobs["call"][0]) + 8 * CallField.PROCESSOR)
+        moved = 0  # how many jobs it had done when it last moved: without a new one there is no need to, but to sleep
+        while words.get():
+            self.run(self.jobs_at + thread * JOB.itemsize, Mode.SERVE, 0, 0)
+            while seen.value != moved and _left(caller.value):
+                moved = seen.value
+                self.run(self.jobs_at + thread * JOB.itemsize, Mode.SERVE, 0, 0)
 
 
 @functools.cache

@@ -10,13 +10,15 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels.execute import OPTIONS, execute, inner
-from zerocross.runtime.kernels.memory import add_atomic, ask, load_int, publish, store_int, wait_until
-from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, STEP, CallField
+from zerocross.runtime.kernels.memory import add_atomic, ask, exchange, load_int, publish, store_int, wait_until
+from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, STEP, CallField, Duty, Mode
 
-_STEP_BYTES = STEP.itemsize
+_STEP_BYTES, _JOB_BYTES = STEP.itemsize, JOB.itemsize
 _PROCESSOR, _X, _Y = 8 * CallField.PROCESSOR, 8 * CallField.X, 8 * CallField.Y
+_AWAY, _READY, _CLAIMED, _WORKING = (int(duty) for duty in Duty)
+_PATIENT, _SERVE = int(Mode.PATIENT), int(Mode.SERVE)
 _FOREVER = 1 << 62
-_PATIENCE = 1 << 14  # turns, about a millisecond, that a thread without work looks out for the next job
+_PATIENCE = 1 << 14  # turns, about a millisecond: how long to look out for a job, or for those who are to help with one
 
 
 def _make_record_at(dtype: Any) -> Any:
@@ -62,35 +64,68 @@ def _meet(job: Any) -> None:
             wait_until(job.flags + FLAG_BYTES * part, done, _FOREVER, job.give_way)
 
 
-def run(address, serving, x, y):
-    """Call out to the others and do the job at an address, a record of JOB; return when all have done theirs.
+@inner
+def _serve(job: Any) -> None:
+    """Wait to be called and do what the record then says, again and again, until nobody calls for a while.
 
-    Serving, wait to be called and do what the record then says, again and again; return if nobody calls for a while, or
-    if this thread is on the caller's processor, where the two would be in each other's way. `x` and `y` are where input
-    and output begin; those who serve hear of it from the caller.
+    Or until this thread finds itself on the caller's processor, where the two would be in each other's way.
     """
-    job = job_at(address)
-    if serving:
-        add_atomic(job.ready, 1)
-        while wait_until(job.call, job.seen + 1, _PATIENCE, job.give_way):
+    duty = job.duties + FLAG_BYTES * job.thread
+    publish(duty, _READY)
+    crowded = 0
+    while True:
+        if not crowded and wait_until(duty, _WORKING, _PATIENCE, job.give_way):
             job.seen += 1
             _do(job, load_int(job.call + _X), load_int(job.call + _Y))
             crowded = job.get_processor and ask(job.get_processor) == load_int(job.call + _PROCESSOR)
+            publish(duty, _READY)
             add_atomic(job.done, 1)
-            if crowded:
-                break
-        add_atomic(job.ready, -1)
+        elif exchange(duty, _READY, _AWAY):
+            return
+        elif crowded:
+            crowded = 0
+
+
+@inner
+def _claimed(job: Any, patience: int) -> bool:
+    """Whether all others are there for a job, and will stay for it."""
+    for thread in range(1, job.others + 1):
+        if not wait_until(job.duties + FLAG_BYTES * thread, _READY, patience, job.give_way):
+            return False
+    for thread in range(1, job.others + 1):
+        if not exchange(job.duties + FLAG_BYTES * thread, _READY, _CLAIMED):
+            for before in range(1, thread):
+                publish(job.duties + FLAG_BYTES * before, _READY)
+            return False
+    return True
+
+
+def run(address, mode, x, y):
+    """Do the job at an address, a record of JOB, with all others; return when all have done their share of it.
+
+    The record behind the caller's and the others' is the whole job for one thread. It is done instead where the others
+    are not there. So one call is one job, done, whoever comes or goes. `mode` is a `Mode`; `x` and `y` are where input
+    and output begin, of which those who serve hear from the caller.
+    """
+    job = job_at(address)
+    if mode == _SERVE:
+        _serve(job)
         return
-    turn = 0
-    if job.others > 0:
-        turn = load_int(job.call) + 1
-        store_int(job.call + _PROCESSOR, ask(job.get_processor) if job.get_processor else 0)
-        store_int(job.call + _X, x)
-        store_int(job.call + _Y, y)
-        publish(job.call, turn)
+    if job.others == 0:
+        _do(job, x, y)
+        return
+    if not _claimed(job, _PATIENCE if mode == _PATIENT else 1):
+        _do(job_at(address + (job.others + 1) * _JOB_BYTES), x, y)
+        return
+    store_int(job.call + _PROCESSOR, ask(job.get_processor) if job.get_processor else 0)
+    store_int(job.call + _X, x)
+    store_int(job.call + _Y, y)
+    job.seen += 1
+    publish(job.done, 0)
+    for thread in range(1, job.others + 1):
+        publish(job.duties + FLAG_BYTES * thread, _WORKING)
     _do(job, x, y)
-    if job.others > 0:
-        wait_until(job.done, turn * job.others, _FOREVER, job.give_way)
+    wait_until(job.done, job.others, _FOREVER, job.give_way)
 
 
 def compile_run(symbol: str, machine: llvm.TargetMachine) -> bytes:

@@ -62,11 +62,12 @@ def _share(step: Any, images: int, part: int, parts: int) -> tuple[int, int, int
 
 
 @inner
-def _finish(step: Any, table: int, pixel: int, panel: int, stages: int, arena: int) -> Any:
+def _finish(step: Any, table: int, pixel: int, end: int, panel: int, stages: int, arena: int) -> Any:
     real = arena + step.real + pixel * step.real_pitch if step.real >= 0 else 0
     shift = max(step.shift, 0)
     return (
-        table, pixel, panel, stages + step.stages, step.stage_count, arena, real, step.real_pitch, shift,
+        table, min(ROWS, end - pixel) - 1, step.channels, pixel, panel, stages + step.stages, step.stage_count, arena,
+        real, step.real_pitch, shift,
     )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
             weights = step.weight + panel * step.panel
             pair = not binary and panel + 1 < panel_last
             for row in range(0, rows, ROWS):
-                to = _finish(step, table + row * ROW_BYTES, start + row, panel, stages, arena)
+                to = _finish(step, table + row * ROW_BYTES, start + row, last, panel, stages, arena)
                 a = rows_at + row * row_bytes
                 if binary:
                     binary_tile((a, row_bytes, weights, terms, factor), to)
@@ -170,7 +171,7 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
         for row in range(ROWS):
             _window_row(step, start + row, last, arena, scratch, table + row * ROW_BYTES)
         for panel in range(panel_first, panel_last):
-            window_tile(own, _finish(step, table, start, panel, stages, arena))
+            window_tile(own, _finish(step, table, start, last, panel, stages, arena))
 
 
 @inner

@@ -25,6 +25,8 @@ class Finish:
     """Where the values of a tile go: the arguments that all tiles share, as LLVM values."""
 
     rows: Value  # address of the table of rows
+    last: Value  # number of the last row that is a pixel: those of the tile beyond it belong to no image
+    channels: Value  # of the step: lanes beyond the last are stored as 0
     pixel: Value  # number of the first pixel
     panel: Value  # number of the panel
     stages: Value  # address of the stages
@@ -62,14 +64,30 @@ def emit_finish(b: Builder, values: list[Value], to: Finish) -> None:
     values = v.loop(b, to.stage_count, values, lambda index, values: _emit_stage(b, index, values, to))
     panel_bytes = b.mul(to.panel, v.I64(4 * LANES))
     with b.if_then(b.icmp_signed("!=", to.real, v.I64(0))):
-        real = b.add(to.real, panel_bytes)
-        for row, value in enumerate(values):
-            v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
+        _store_reals(b, values, b.add(to.real, panel_bytes), to)
     with b.if_then(b.icmp_signed("!=", to.shift, v.I64(0))):
         shift = v.load(b, b.add(to.shift, panel_bytes), v.REALS, 4)
         for row, value in enumerate(values):
             bits = b.fcmp_ordered(">=", b.fadd(value, shift), v.constant(0.0, v.REALS))
             v.store(b, b.bitcast(bits, v.I16), v.plus(b, to.row(b, row, RowField.BITS), to.panel, LANES // 8), 1)
+
+
+def _store_reals(b: Builder, values: list[Value], real: Value, to: Finish) -> None:
+    """Store the pixels of a tile and nothing else, with 0 in the lanes beyond the last channel, whatever stands there.
+
+    Later steps read those lanes, in this call or in another one, and 0 times NaN is NaN.
+    """
+    channels = b.sub(to.channels, b.mul(to.panel, v.I64(LANES)))
+    full = b.and_(b.icmp_signed("==", to.last, v.I64(ROWS - 1)), b.icmp_signed(">=", channels, v.I64(LANES)))
+    with b.if_else(full) as (whole, partial):
+        with whole:
+            for row, value in enumerate(values):
+                v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
+        with partial:
+            inside, zeros = v.below(b, channels), v.constant(0.0, v.REALS)
+            for row in reversed(range(ROWS)):  # a row that is no pixel goes to the last pixel's place, before that one
+                place = b.select(b.icmp_signed("<", v.I64(row), to.last), v.I64(row), to.last)
+                v.store(b, b.select(inside, values[row], zeros), b.add(real, b.mul(to.pitch, place)), 4)
 
 
 def _emit_stage(b: Builder, index: Value, values: list[Value], to: Finish) -> list[Value]:

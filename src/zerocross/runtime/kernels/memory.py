@@ -68,6 +68,15 @@ def _add_atomic(typingctx: Any, address: Any, number: Any) -> Any:  # noqa: ARG0
     return types.int64(types.int64, types.int64), codegen
 
 
+def _exchange(typingctx: Any, address: Any, old: Any, new: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        address, old, new = args
+        found = b.cmpxchg(b.inttoptr(address, v.I64.as_pointer()), old, new, "seq_cst", "seq_cst")
+        return b.zext(b.extract_value(found, 1), v.I64)
+
+    return types.int64(types.int64, types.int64, types.int64), codegen
+
+
 def _publish(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
         b.store_atomic(args[1], b.inttoptr(args[0], v.I64.as_pointer()), "release", 8)
@@ -118,6 +127,9 @@ copy: Any = intrinsic(_copy)
 
 add_atomic: Any = intrinsic(_add_atomic)
 """add_atomic(address, number): add to the int64 at an address; what it is then."""
+
+exchange: Any = intrinsic(_exchange)
+"""exchange(address, old, new): make the int64 at an address `new` if it is `old`; 1 if it was, else 0."""
 
 publish: Any = intrinsic(_publish)
 """publish(address, value): store an int64; whoever sees it there sees all that was stored before, too."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +20,12 @@ import llvmlite.binding as llvm
 
 from zerocross.files import write_whole
 
-Run = Callable[[int, int, int, int], object]  # the address of a job, whether to serve (0 or 1), and of x and y
+Run = Callable[[int, int, int, int], object]  # the address of a job, a `Mode`, the addresses of x and y
 
 _SYMBOL = "zerocross_run"
 _lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # the thread that holds it does not live on in a child
+    os.register_at_fork(after_in_child=lambda: globals().update(_lock=threading.Lock()))
 _loaded: list[tuple[Run, Any]] = []  # the function, and what keeps its code in memory
 
 

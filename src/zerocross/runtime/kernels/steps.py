@@ -64,8 +64,8 @@ class Space(enum.IntEnum):
 
 _FIELDS = (
     "kind",
-    # The output: pixels of an image, and how many in a line.
-    "pixels", "width", "panels",
+    # The output: pixels of an image, and how many in a line; channels, and panels of them.
+    "pixels", "width", "channels", "panels",
     # The input: offset; bytes to the next image; from an output pixel's first tap to the next line's and pixel's.
     "source", "source_image", "source_line", "source_pixel",
     # The taps of a pixel: runs of `run` bytes, `runs_y` x `runs_x` of them, and the bytes between them.
@@ -84,8 +84,8 @@ _FIELDS = (
     "height_in", "width_in", "count_pad",
     # What follows: stages; float32 output (-1: none); bits output (the shift's offset is -1: none).
     "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "shift",
-    # MOVE, UNPACK: channels; where to read and to write; bytes between channels; the target's other strides.
-    "channels", "space_from", "space_to", "source_channel",
+    # MOVE, UNPACK: where to read and to write; bytes between channels; the target's other strides.
+    "space_from", "space_to", "source_channel",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip
 
@@ -104,27 +104,43 @@ WORK = (
 """What to do: the first fields of a job."""
 
 _TEAM = (
-    # Addresses: how many steps each thread has done (FLAG_BYTES from one's to the next one's); what the caller says;
-    # how many jobs the other threads have done, and how many threads look out for one.
-    "flags", "call", "done", "ready",
-    # How many others there are (0 for the others themselves); how many jobs this thread has seen; addresses of the
-    # system's functions that give way to others, and that tell the processor (0: there is none).
-    "others", "seen", "give_way", "get_processor",
+    # Addresses: how many steps each thread has done, and what each one is up to, a `Duty` (FLAG_BYTES from one's to the
+    # next one's); what the caller says; how many of the others have done the job.
+    "flags", "duties", "call", "done",
+    # This thread's number; how many others there are (0: it works alone); how many jobs it has done with others;
+    # addresses of the system's functions that give way to others, and that tell the processor (0: there is none).
+    "thread", "others", "seen", "give_way", "get_processor",
     # Nothing: what two threads write must not lie in the same line of the cache, nor in two that are fetched in pairs.
-    *(f"unused{number}" for number in range(11)),
+    *(f"unused{number}" for number in range(10)),
 )  # fmt: skip
 
 FLAG_BYTES = 128
 """What two threads write lies so far apart: two lines of the cache, which are fetched in pairs."""
 
 
+class Duty(enum.IntEnum):
+    """What a thread that serves others is up to. It leaves only from READY, so that who is claimed is there to stay."""
+
+    AWAY = 0
+    READY = 1  # it looks out for a job
+    CLAIMED = 2  # the caller makes sure that all others are there, too
+    WORKING = 3
+
+
+class Mode(enum.IntEnum):
+    """How the compiled function is called."""
+
+    HASTY = 0  # do a job, alone where the others are not there at this moment
+    PATIENT = 1  # likewise, after giving them a millisecond to come
+    SERVE = 2  # look out for jobs of others
+
+
 class CallField(enum.IntEnum):
     """What a caller says, all in one line of the cache: the place, in units of 8 bytes."""
 
-    NUMBER = 0  # how many jobs were called out
-    PROCESSOR = 1  # where the caller is
-    X = 2  # where input
-    Y = 3  # and output begin
+    PROCESSOR = 0  # where the caller is
+    X = 1  # where input
+    Y = 2  # and output begin
 
 
 JOB = np.dtype([(name, np.int64) for name in WORK + _TEAM])

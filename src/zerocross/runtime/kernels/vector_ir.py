@@ -47,6 +47,13 @@ def constant(number: float, typ: ir.VectorType) -> Value:
     return ir.Constant(typ, [typ.element(number)] * typ.count)
 
 
+def below(b: Builder, count: Value) -> Value:
+    """Which lanes have a number below `count`, an int64."""
+    lanes = ir.VectorType(I32, LANES)
+    numbers = ir.Constant(lanes, list(range(LANES)))
+    return b.icmp_signed("<", numbers, splat(b, b.trunc(count, I32), lanes))
+
+
 def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
     """Call an LLVM intrinsic by its full name."""
     function = ir.FunctionType(result, [arg.type for arg in args])

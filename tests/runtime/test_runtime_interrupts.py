@@ -1,0 +1,230 @@
+"""Ctrl-C, forks and a new number of threads at any moment: the next call is as good as the first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zerocross.runtime.team import processors
+
+pytestmark = [
+    pytest.mark.skipif(processors() < 2, reason="needs two processors"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no signals and forks here"),
+]
+
+START = """
+import os, random, signal, sys, threading, time
+import numpy as np
+from reference.runtime_graphs import Builder
+from zerocross.runtime.model import Model
+
+def network(depth, size=8):
+    b = Builder(20, size, size)
+    x = "x"
+    for _ in range(depth):
+        x = b.add("hardtanh", b.conv(x, 64, (3, 3), binary=False, padding=(1, 1)))
+    return b, b.graph(x)
+
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+"""
+
+CTRL_C = """
+rng = random.Random({seed})
+b, graph = network(1, size=2)  # small: most of the time goes to Python
+model, x = Model(graph, threads=2), b.batch(7)
+whole = model(x)
+caught = 0
+for _ in range({trials}):
+    sizes = [rng.randint(1, 7) for _ in range(5)]
+    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 8e-3))
+    try:
+        while True:
+            for size in sizes:
+                model(x[:size])
+            if rng.random() < 0.3:
+                time.sleep(0.002)  # the other thread falls asleep
+    except KeyboardInterrupt:
+        caught += 1
+    for size in sizes:
+        assert np.array_equal(model(x[:size]), whole[:size])
+assert caught == {trials}
+time.sleep(0.5)
+assert threading.active_count() == 2, threading.enumerate()  # those of dropped teams have ended
+began = time.process_time()
+time.sleep(0.5)
+assert time.process_time() - began < 0.1, "nobody is to look out for work for half a second"
+print("sound")
+"""
+
+EVERYWHERE = """
+import gc
+from pathlib import Path
+import zerocross.runtime
+ours = str(Path(zerocross.runtime.__file__).parent)
+
+class Interrupt:
+    "Raise KeyboardInterrupt before the instruction number `at` of our own Python code, or of the threads' library."
+
+    def __init__(self, at):
+        self.left = at
+
+    def __call__(self, frame, event, arg):
+        name = frame.f_code.co_filename
+        if not name.startswith(ours) and (new or name != threading.__file__):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+def interrupted(at):
+    if new:
+        model._idle.clear()
+    sys.settrace(Interrupt(at))
+    try:
+        model(x[:2])
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+b, graph = network(1, size=2)
+model, x = Model(graph, threads=2), b.batch(7)
+whole = model(x)
+signal.alarm(100)
+for new in {new}:
+    at = 1
+    while interrupted(at):
+        for size in (2, 7, 2):
+            assert np.array_equal(model(x[:size]), whole[:size]), at
+        at += {step} if new else 1
+    assert at > 20
+gc.collect()
+time.sleep(0.5)
+assert threading.active_count() == 2, threading.enumerate()
+print("sound")
+"""
+
+LONG = """
+b, graph = network(16)
+for threads in (1, 2):
+    model, x = Model(graph, threads=threads), np.zeros((200_000, 20, 8, 8), np.float32)
+    wanted = model(x[:3])
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    began = time.perf_counter()
+    try:
+        model(x)
+        print("done too soon")
+    except KeyboardInterrupt:
+        pass
+    assert time.perf_counter() - began < 5, time.perf_counter() - began
+    assert np.array_equal(model(x[:3]), wanted)
+print("sound")
+"""
+
+NEW_THREADS = """
+b, graph = network(1, size=2)
+model, x = Model(graph), b.batch(6)
+whole = model(x)
+wrong, over = [], time.perf_counter() + {seconds}
+
+def call():
+    while time.perf_counter() < over:
+        try:
+            assert np.array_equal(model(x), whole)
+        except Exception as error:
+            wrong.append(repr(error))
+
+callers = [threading.Thread(target=call) for _ in range(2)]
+for caller in callers:
+    caller.start()
+while time.perf_counter() < over:
+    model.threads = random.choice([1, 2])
+for caller in callers:
+    caller.join()
+assert not wrong, wrong[:3]
+assert np.array_equal(model(x), whole)
+print("sound")
+"""
+
+FORK = """
+b, graph = network(4)
+model, x = Model(graph, threads=2), b.batch(6)
+whole = model(x)
+over = False
+
+def call():
+    while not over:
+        model(x)
+
+caller = threading.Thread(target=call)
+caller.start()
+for _ in range({trials}):
+    time.sleep(random.uniform(0, 0.01))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if np.array_equal(model(x), whole) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+over = True
+caller.join()
+print("sound")
+"""
+
+
+def check_elsewhere(code: str, timeout: float = 120) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", START + code], env=env, capture_output=True, text=True, check=False, timeout=timeout
+    )
+    assert (done.returncode, done.stdout) == (0, "sound\n"), done.stdout + done.stderr
+
+
+def test_a_call_after_ctrl_c():
+    check_elsewhere(CTRL_C.format(seed=0, trials=10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_call_after_a_hundred_times_ctrl_c(seed: int):
+    check_elsewhere(CTRL_C.format(seed=seed, trials=100))
+
+
+def test_a_call_after_an_interrupt_at_any_instruction():
+    check_elsewhere(EVERYWHERE.format(new=(False,), step=1))
+
+
+@pytest.mark.slow
+def test_a_call_after_an_interrupt_at_any_instruction_of_a_first_call():
+    check_elsewhere(EVERYWHERE.format(new=(False, True), step=7))
+
+
+def test_ctrl_c_ends_a_long_call():
+    check_elsewhere(LONG)
+
+
+def test_the_number_of_threads_is_set_while_calls_run():
+    check_elsewhere(NEW_THREADS.format(seconds=0.5))
+
+
+@pytest.mark.slow
+def test_the_number_of_threads_is_set_again_and_again_while_calls_run():
+    check_elsewhere(NEW_THREADS.format(seconds=10))
+
+
+def test_a_fork_while_another_thread_is_inside_a_call():
+    check_elsewhere(FORK.format(trials=3))
+
+
+@pytest.mark.slow
+def test_twenty_forks_while_another_thread_is_inside_a_call():
+    check_elsewhere(FORK.format(trials=20))
