@@ -175,6 +175,8 @@ ARTEFACT = Artefact(
         "ranges (the paper gives none) large parts of both spaces are good: the six latent settings are redundant, "
         "which makes their space larger, not harder. And the best of 900 trainings is luck to a part: seeds of one "
         "setting differ by 0.7 to 3.4 points, more than the searches' means, so that few searches come within 1 point "
-        "of it. The margin was set before the searches ran, and left."
+        "of it. The margin was set before the searches ran, and left. Where these searches scale latent weights, the "
+        "gradient is multiplied by the scale, too (`latent-magnitude-aware`), as Larq has it and published PyTorch "
+        "code does not."
     },
 )
