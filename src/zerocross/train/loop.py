@@ -145,7 +145,10 @@ def _reopen(
     if state and state["config"] != config.hash:
         raise ValueError(f"{folder} holds checkpoints of a run with other settings; choose another folder")
     if state and state.get("data", fingerprint) != fingerprint:  # checkpoints of old have none
-        raise ValueError(f"{folder} holds checkpoints of a run on other data; choose another folder")
+        raise ValueError(
+            f"{folder} holds checkpoints of a run on other data (fingerprint {state['data']}, here {fingerprint}): "
+            "give the data that it began with, or choose another folder"
+        )
     for line, path in damaged:
         after = "going on from the one before it" if state else "starting again"
         aside = f" (kept as {checkpoint.set_aside(path).name})" if fabric.is_global_zero else ""
