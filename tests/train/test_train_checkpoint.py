@@ -137,6 +137,33 @@ def test_random_states_survive_a_file(tmp_path: Path) -> None:
     assert draw() == first
 
 
+@pytest.mark.parametrize("writes", range(8))
+def test_disk_that_fills_up_in_the_middle_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """torch, left alone, tells of an archive in an unexpected position."""
+
+    class Full:
+        def __init__(self, file: Any) -> None:
+            self.file, self.left = file, writes
+
+        def write(self, data: Any) -> int:
+            if self.left == 0:
+                raise OSError(28, "No space left on device")
+            self.left -= 1
+            return self.file.write(data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+    monkeypatch.setattr(
+        checkpoint, "write_whole", lambda path, write: write_whole(path, lambda file: write(Full(file)))
+    )
+    with pytest.raises(OSError, match="No space left on device"):
+        checkpoint.save(tmp_path, Position(), state())
+    assert not list(tmp_path.iterdir())
+
+
 # ---- files
 
 

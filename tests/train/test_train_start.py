@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from forks import SMALL
+from forks import SMALL, Forks
 from zerocross import data, models, train
 from zerocross.cli import app
 from zerocross.train.config import two_step
@@ -77,7 +77,14 @@ def test_init_from_starts_from_the_weights_of_a_run_and_keeps_them(unbroken: Pat
     assert same.float().mean() > 0.8
 
 
-def test_init_from_resumes_and_names_weights_that_have_changed(unbroken: Path, tmp_path: Path) -> None:
+def test_two_processes_start_from_the_same_weights(forks: Forks, unbroken: Path, tmp_path: Path) -> None:
+    words = ("train", *SMALL, "--epochs", "1", "--init-from", unbroken, "--out", "run")
+    for command in forks.start_two(tmp_path, *words):
+        assert command.wait() == 0, command.said()
+    assert first_flips(tmp_path / "run") < 0.05
+
+
+def test_init_from_names_weights_that_have_changed(unbroken: Path, tmp_path: Path) -> None:
     config = train.changed(DIGITS, {"stages.0.epochs": "1"}, init_from=f"{unbroken}#{'0' * 16}")
     with pytest.raises(ValueError, match="holds other weights than this run started from"):
         train.begin(config, tmp_path / "run", show=False)

@@ -59,7 +59,10 @@ def save(folder: Path, position: Position, state: dict[str, Any]) -> Path:
 
     def write(file: IO[bytes]) -> None:
         summed: Any = _Summed(file)
-        torch.save({**state, "position": asdict(position)}, summed)
+        try:
+            torch.save({**state, "position": asdict(position)}, summed)
+        except RuntimeError as wrong:  # torch's, about an archive that it could not end
+            raise (summed.failed or wrong) from None
         file.write(_MARK + summed.sum.digest())
 
     write_whole(path, write)
@@ -69,15 +72,20 @@ def save(folder: Path, position: Position, state: dict[str, Any]) -> Path:
 
 
 class _Summed:
-    """A file that keeps the SHA-256 of what is written to it."""
+    """A file that keeps the SHA-256 of what is written to it, and the first error that it met."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.sum = hashlib.sha256()
+        self.failed: OSError | None = None
 
     def write(self, data: Any) -> int:
         self.sum.update(data)
-        return self.file.write(data)
+        try:
+            return self.file.write(data)
+        except OSError as wrong:
+            self.failed = self.failed or wrong
+            raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)

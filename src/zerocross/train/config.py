@@ -326,11 +326,12 @@ def two_step(config: Config) -> Config:
 
 def in_two_stages(config: Config) -> Config:
     """The stages of `two_step`, without a warm start yet: it follows from settings that may still change."""
+    start = config.stages[0].init_from
     if len(config.stages) > 1:
         raise ValueError(f"this run has {len(config.stages)} stages already: two-step training divides one")
     parts = (methods.Part(0.5, "activations"), methods.Part(0.5, "both"))
     first, second = _stages_of(parts, sum(stage.epochs for stage in config.stages))
-    first = dataclasses.replace(first, init_from=config.stages[0].init_from)
+    first = dataclasses.replace(first, init_from=start)
     return dataclasses.replace(config, stages=(first, second))
 
 

@@ -153,7 +153,10 @@ def _reopen(
             "another folder, or resume with the version that began it"
         )
     if state and state.get("data", fingerprint) != fingerprint:  # checkpoints of old have none
-        raise ValueError(f"{folder} holds checkpoints of a run on other data; choose another folder")
+        raise ValueError(
+            f"{folder} holds checkpoints of a run on other data (fingerprint {state['data']}, here {fingerprint}): "
+            "give the data that it began with, or choose another folder"
+        )
     for line, path in damaged:
         after = "going on from the one before it" if state else "starting again"
         aside = f" (kept as {checkpoint.set_aside(path).name})" if fabric.is_global_zero else ""
