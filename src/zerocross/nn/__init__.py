@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zerocross.nn.average import AveragedModel
 from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import NotBinaryError, check
@@ -13,6 +14,7 @@ from zerocross.nn.summary import LayerSummary, Summary, summary
 __all__ = [
     "BINARIZERS",
     "SURROGATES",
+    "AveragedModel",
     "BinarizeReport",
     "Binarized",
     "BinarizedLayer",
