@@ -234,7 +234,8 @@ def test_a_copy_counts_flips_on_what_its_layer_takes_the_sign_of(way: str, build
     binary, real, rest = split_params(model)
     optimizer = HybridOptimizer(build(binary), torch.optim.SGD([*real, *rest], lr=0.1), model, ff_every=1)
     twin, other = copied(way, (model, optimizer))
-    for each, net in ((optimizer, model), (other, twin)):
+    pairs: Any = ((optimizer, model), (other, twin))
+    for each, net in pairs:
         before = net[0].before_sign() < 0
         with torch.no_grad():
             net[0].weight.grad = torch.zeros_like(net[0].weight)
@@ -258,7 +259,7 @@ def test_without_a_model_theta_is_known_by_its_values():
 
 
 def test_vectors_are_refused_unless_asked_for():
-    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    net: Any = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     before = copy.deepcopy(net.state_dict())
     for build in (GradientFilter, CascadeFilter, Bop, Bop2ndOrder):
         with pytest.raises(ValueError, match=r"0.bias, shape \(4,\), is a vector.*vectors=True"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zerocross.needs_torch  # noqa: F401
+from zerocross.nn.average import AveragedModel
 from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import NotBinaryError, check
@@ -14,6 +15,7 @@ from zerocross.nn.summary import LayerSummary, Summary, summary
 __all__ = [
     "BINARIZERS",
     "SURROGATES",
+    "AveragedModel",
     "BinarizeReport",
     "Binarized",
     "BinarizedLayer",

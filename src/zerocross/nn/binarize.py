@@ -133,7 +133,8 @@ def binarize(
     model = _replace(model, new)
     for module in model.modules():
         if takes_fast_path(module):
-            module.activation_relu_or_gelu = 0  # torch's word for: no fast path around the layers; it changes no result
+            # torch's word for "no fast path around the layers"; it changes nothing else.
+            module.activation_relu_or_gelu = 0  # type: ignore[assignment]
     if example is not None and sign_input is not None:
         _check_signs_vary(model, chosen, example, certain=given is not None)
     return Binarized(model, BinarizeReport(tuple(rows)))

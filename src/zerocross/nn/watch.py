@@ -67,6 +67,6 @@ def readable(x: Tensor) -> bool:
     """Return whether a value can be read here and now: not while torch compiles, traces, captures or maps over it."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or type(x) not in {Tensor, nn.Parameter} or x.is_meta:
         return False
-    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:  # type: ignore[attr-defined]
         return False
     return not (x.is_cuda and torch.cuda.is_current_stream_capturing())

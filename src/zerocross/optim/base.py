@@ -61,7 +61,7 @@ class BinaryOptimizer(Optimizer, ABC):
         check_policy(nonfinite)
         if ff_every < 1 or int(ff_every) != ff_every:
             raise ValueError(f"ff_every is {ff_every}; it must be a whole number of steps, at least 1")
-        self.nonfinite = nonfinite
+        self.nonfinite: NonFinite = nonfinite
         self.ff_every = int(ff_every)
         self.maximize = maximize
         self.seed = seed
@@ -295,14 +295,17 @@ def all_finite(tensors: list[Tensor]) -> Tensor:
     """
     local = [_local(tensor) for tensor in tensors]
     home = local[0].device
-    verdicts = [torch.ones((), dtype=torch.bool, device=home)]
-    filled = [tensor for tensor in local if tensor.numel()]
-    if home.type == "cuda" and filled:
-        extremes = torch._foreach_norm(filled, float("inf"))
-        verdicts += [(value <= _largest(x)).to(home) for value, x in zip(extremes, filled, strict=True)]
-    else:
-        verdicts += [(value.abs() <= _largest(x)).to(home) for x in filled for value in torch.aminmax(x)]
-    verdict = torch.stack(verdicts).all()
+    alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+    for tensor in local:
+        if tensor.numel():
+            alike.setdefault((tensor.device, tensor.dtype), []).append(tensor)
+    verdict = torch.ones((), dtype=torch.bool, device=home)
+    for (device, _), filled in alike.items():
+        if device.type == "cuda":
+            extremes = torch._foreach_norm(filled, float("inf"))
+        else:
+            extremes = [value for tensor in filled for value in torch.aminmax(tensor)]
+        verdict = verdict & (torch.stack(list(extremes)).abs() <= _largest(filled[0])).all().to(home)
     for mesh in {tensor.device_mesh for tensor in tensors if is_sharded(tensor)}:  # type: ignore[attr-defined]
         verdict = _agreed(verdict, mesh)
     return verdict
@@ -310,7 +313,7 @@ def all_finite(tensors: list[Tensor]) -> Tensor:
 
 def is_sharded(tensor: Tensor) -> bool:
     """Whether a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank holds a part."""
-    return hasattr(tensor, "device_mesh")
+    return type(tensor) is not Tensor and hasattr(tensor, "device_mesh")
 
 
 def _agreed(verdict: Tensor, mesh: Any) -> Tensor:

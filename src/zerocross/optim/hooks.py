@@ -23,7 +23,7 @@ def keep_after_step(optimizer: AnyOptimizer, hook: Hook) -> AnyOptimizer:
         hook: To be pickled it must be a function of a module, an instance of a class, or a functools.partial.
     """
     if not hasattr(optimizer, "_kept_hooks"):
-        optimizer.__class__ = _keeping(type(optimizer))
+        optimizer.__class__ = _keeping(type(optimizer))  # type: ignore[assignment]
         optimizer._kept_hooks = []  # type: ignore[attr-defined]
     optimizer._kept_hooks.append(hook)  # type: ignore[attr-defined]
     optimizer.register_step_post_hook(hook)
@@ -35,6 +35,8 @@ def _keeping(base: type[Optimizer]) -> type[Optimizer]:
     """A subclass whose copies keep their hooks; made anew from `base` where a pickle is read."""
 
     class Keeping(base):
+        _kept_hooks: list[Hook]
+
         def __getstate__(self) -> dict[str, Any]:
             return {**super().__getstate__(), "_kept_hooks": self._kept_hooks}
 

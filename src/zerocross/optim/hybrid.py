@@ -270,7 +270,8 @@ def _already_checked(part: Optimizer) -> Iterator[None]:
     if isinstance(inner, BinaryOptimizer):
         for group in inner.param_groups:
             group.pop("momentum", None)
-    own, inner.nonfinite = inner.nonfinite, "ignore"
+    own: NonFinite = inner.nonfinite
+    inner.nonfinite = "ignore"
     try:
         yield
     finally:

@@ -70,7 +70,7 @@ def count_flips(before: Tensor, after: Tensor) -> Tensor:
     """How many signs differ (the numerator of Eq. 18), given which are negative; 0-dim int64. Writes over `after`."""
     flips = after.ne_(before).count_nonzero()
     # Of a sharded weight a rank counts its own part: summed here, where all ranks are, and not where one may read it.
-    return flips.full_tensor() if hasattr(flips, "full_tensor") else flips
+    return flips.full_tensor() if hasattr(flips, "full_tensor") else flips  # type: ignore[attr-defined]
 
 
 def negative(weights: Tensor) -> Tensor:

@@ -1,0 +1,101 @@
+"""Weight averaging for models with binary weights: EMA and SWA that leave them binary."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.optim import swa_utils
+
+from zerocross.nn.checks import check_choice
+
+THETA = ("majority", "kept")
+
+
+class AveragedModel(swa_utils.AveragedModel):
+    """An average of a model over its updates whose theta weights stay -1 and +1.
+
+    torch's own averages every parameter: theta weights become real in silence. Here real parameters, latent weights and
+    batch-norm statistics are averaged, and theta weights are those that most updates had, or the latest ones.
+    Statistics lag behind flips, all the more when averaged: estimate them anew at the end, with
+    ``torch.optim.swa_utils.update_bn``.
+
+    Args:
+        model: the model to average; a copy of it is `module`.
+        decay: None: all updates count alike (SWA). In [0, 1): the average keeps this share at each update (EMA; 0.99
+            remembers about 100 updates).
+        theta: ``"majority"``: the sign of the average of theta, which takes one more number a weight; a tie keeps the
+            sign. ``"kept"``: theta weights of the latest update.
+        device: where to keep the average.
+
+    Example::
+
+        averaged = zerocross.nn.AveragedModel(model, decay=0.99)
+        for x, y in batches:
+            ...
+            optimizer.step()
+            averaged.update_parameters(model)
+        torch.optim.swa_utils.update_bn(batches, averaged)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        decay: float | None = None,
+        *,
+        theta: str = "majority",
+        device: torch.device | str | None = None,
+    ) -> None:
+        if decay is not None and not 0 <= decay < 1:
+            raise ValueError(f"decay = {decay}: it must be None (all updates alike) or lie in [0, 1)")
+        check_choice("theta", theta, THETA)
+        super().__init__(model, device)  # type: ignore[arg-type]
+        self.decay = decay
+        self.theta = theta
+        if theta == "majority":
+            for index, weight in enumerate(_thetas(self.module)):
+                self.register_buffer(f"votes_{index}", weight.detach().clone())
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Take the model's present state into the average."""
+        seen = int(self.n_averaged)
+        share = 1.0 if seen == 0 else 1 / (seen + 1) if self.decay is None else 1 - self.decay
+        thetas = {id(weight) for weight in _thetas(self.module)}
+        copied = thetas | _passing(self.module)
+        for mine, theirs in zip(_tensors(self.module), _tensors(model), strict=True):
+            theirs = theirs.detach().to(mine.device)  # noqa: PLW2901
+            if id(mine) in copied or not mine.is_floating_point():
+                mine.detach().copy_(theirs)
+            else:
+                mine.detach().lerp_(theirs.to(mine.dtype), share)
+        if self.theta == "majority":
+            for index, weight in enumerate(_thetas(self.module)):
+                votes: Tensor = getattr(self, f"votes_{index}")
+                votes.lerp_(weight.detach(), share)
+                weight.detach().copy_(torch.where(votes == 0, weight, torch.copysign(torch.ones_like(votes), votes)))
+        self.n_averaged += 1
+
+
+def _tensors(model: nn.Module) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _thetas(model: nn.Module) -> list[Tensor]:
+    """The theta weights of a model, tied ones once."""
+    found = {
+        id(weight): weight
+        for module in model.modules()
+        for name, kind in getattr(module, "binary_kinds", {}).items()
+        if kind == "theta" and (weight := getattr(module, name)) is not None
+    }
+    return list(found.values())
+
+
+def _passing(model: nn.Module) -> set[int]:
+    """Buffers that are not saved say where training stands (EDE's t): they are the present ones, not an average."""
+    return {
+        id(buffer)
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if name in module._non_persistent_buffers_set
+    }
