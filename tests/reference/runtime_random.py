@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -123,9 +124,9 @@ class RandomGraph:
 
     def pool(self) -> None:
         kind = str(self.rng.choice(["avg_pool2d", "max_pool2d"]))
-        attrs = (
-            {"dilation": self._pair(1, 2)} if kind == "max_pool2d" else {"count_include_pad": self.rng.random() < 0.5}
-        )
+        attrs: dict[str, Any] = {"dilation": self._pair(1, 2)}
+        if kind == "avg_pool2d":
+            attrs = {"count_include_pad": bool(self.rng.random() < 0.5)}
         self.builder.add(
             kind, self._pick(), kernel=self._pair(1, 3), stride=self._pair(1, 2), padding=self._pair(0, 1),
             ceil_mode=bool(self.rng.random() < 0.5), **attrs,
