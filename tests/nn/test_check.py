@@ -86,6 +86,19 @@ def test_fit_refuses_a_network_without_binary_layers_unless_it_is_meant():
     train.fit(meant, dataset, model=model, show=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*theta weights")
+def test_training_ends_with_a_check():
+    x, y = torch.randn(40, 6), torch.randint(0, 2, (40,))
+    config = train.Config(stages=(train.Stage(epochs=1),), batch_size=8)
+    model = network()
+
+    def spoil(*_: Any) -> None:
+        model[2].weight.data.mul_(0.5)
+
+    with pytest.raises(NotBinaryError, match="2: 64 of 64"):
+        train.fit(config, data.from_tensors(x, y, x, y), model=model, show=False, on_epoch=spoil)
+
+
 def test_a_theta_layer_warns_once_in_forward_and_where_modes_change():
     assert not heard(lambda: network().eval()(torch.randn(4, 6)))
     model = spoiled_quietly()

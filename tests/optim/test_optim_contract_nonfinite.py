@@ -17,7 +17,7 @@ from reference.optimizer_table import (
     of_theta,
     run,
 )
-from zerocross.optim.base import all_finite
+from zerocross.optim.finite import all_finite
 
 NAN, INF = float("nan"), float("inf")
 

@@ -80,7 +80,7 @@ def test_accumulated_parts_equal_the_whole_batch_up_to_rounding(digits: Dataset)
     results = []
     for accumulate in (1, 2, 4):
         torch.manual_seed(0)
-        config = dataclasses.replace(SMALL, accumulate=accumulate, stages=(Stage(epochs=1),))
+        config = dataclasses.replace(SMALL, accumulate=accumulate, stages=(Stage(epochs=1, binarize="none"),))
         results.append(train.fit(config, digits, model=Plain(), show=False))
     whole = results[0]
     for parts in results[1:]:
@@ -293,7 +293,8 @@ class Steep(nn.Module):
 
 def test_weights_that_are_no_longer_finite_are_not_saved(digits: Dataset, tmp_path: Path) -> None:
     """The loss of the update was finite, and what it made of the weights is not."""
-    config = dataclasses.replace(SMALL, real=Real(lr=3e38, momentum=0.0, weight_decay=0.0), checkpoint_every=1)
+    real, stages = Real(lr=3e38, momentum=0.0, weight_decay=0.0), (Stage(epochs=1, binarize="none"),)
+    config = dataclasses.replace(SMALL, real=real, stages=stages, checkpoint_every=1)
     with pytest.raises(RunError, match="training has diverged at update 1, epoch 1: the weights are not finite"):
         train.fit(config, digits, model=Steep(), folder=tmp_path, show=False)
     assert not list(tmp_path.glob("checkpoints/*"))

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
@@ -19,8 +18,9 @@ from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import takes_fast_path
 from zerocross.nn.checks import check_choice, did_you_mean
-from zerocross.nn.flow import Example, Flow, call, guess_example, is_chain, trace, weight_layers
+from zerocross.nn.flow import Example, Flow, guess_example, is_chain, trace, weight_layers
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear
+from zerocross.nn.relus import check_signs_vary, replace_relus
 from zerocross.nn.sign import sign
 from zerocross.nn.tables import text_table
 
@@ -129,14 +129,15 @@ def binarize(
     new: dict[int, nn.Module] = {id(layers[name]): _convert(layers[name], tied, settings) for name in chosen}
     rows = [_row(name, module, reasons.get(name)) for name, module in layers.items()]
     if sign_input is not None and relu == "hardtanh":
-        rows += _replace_relus(model, skipped, new)
+        for name, was, now in replace_relus(model, skipped, new):
+            rows.append(BinarizedLayer(name, was, 0, "replaced", f"by {now}, which has a sign"))
     model = _replace(model, new)
     for module in model.modules():
         if takes_fast_path(module):
             # torch's word for "no fast path around the layers"; it changes nothing else.
             module.activation_relu_or_gelu = 0  # type: ignore[assignment]
     if example is not None and sign_input is not None:
-        _check_signs_vary(model, chosen, example, certain=given is not None)
+        check_signs_vary(model, chosen, example, certain=given is not None)
     return Binarized(model, BinarizeReport(tuple(rows)))
 
 
@@ -293,50 +294,3 @@ def _replace(model: nn.Module, new: dict[int, nn.Module]) -> nn.Module:
             if id(child) in new:
                 setattr(parent, name, new[id(child)])
     return new.get(id(model), model)
-
-
-_RELUS = (F.relu, torch.relu, torch.relu_, F.relu6)
-
-
-def _replace_relus(model: nn.Module, skipped: set[str], new: dict[int, nn.Module]) -> list[BinarizedLayer]:
-    """Put hardtanh in the place of ReLUs: modules into `new`, functions that a module holds as attributes at once."""
-    rows: list[BinarizedLayer] = []
-    for name, module in model.named_modules():
-        if name in skipped:
-            continue
-        if isinstance(module, nn.ReLU | nn.ReLU6):
-            new[id(module)] = nn.Hardtanh(inplace=bool(module.inplace)).train(module.training)
-            rows.append(BinarizedLayer(name, type(module).__name__, 0, "replaced", "by Hardtanh, which has a sign"))
-        for key, value in list(vars(module).items()):
-            if any(value is relu for relu in _RELUS):
-                setattr(module, key, F.hardtanh)
-                where = f"{name}.{key}" if name else key
-                rows.append(BinarizedLayer(where, value.__name__, 0, "replaced", "by hardtanh, which has a sign"))
-    return rows
-
-
-def _check_signs_vary(model: nn.Module, names: Iterable[str], example: Example, *, certain: bool) -> None:
-    """Run a copy once; inputs that are never negative are an error, or a warning where the example was guessed."""
-    constant: list[str] = []
-
-    def watch(name: str) -> None:
-        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            if not inputs[0].is_meta and bool((inputs[0] >= 0).all()):
-                constant.append(name or "(model)")
-
-        trial.get_submodule(name).register_forward_pre_hook(hook)
-
-    trial = copy.deepcopy(model)
-    for name in names:
-        watch(name)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        call(trial.eval(), example)
-    if not constant:
-        return
-    message = (
-        f"the inputs of {', '.join(constant)} are never negative, so that their signs are all +1 and say nothing: "
-        "replace the ReLU before them (in the model's forward) by hardtanh, skip them, or use sign_input=None"
-    )
-    if certain:
-        raise ValueError(message)
-    warnings.warn(f"on random inputs {message}", stacklevel=3)

@@ -1,11 +1,12 @@
 """Optimizers of binary weights: real `torch.optim.Optimizer`s, to be used like any other."""
 
 import zerocross.needs_torch  # noqa: F401
-from zerocross.optim.base import BinaryOptimizer, NonFiniteError
+from zerocross.optim.base import BinaryOptimizer
 from zerocross.optim.bop import Bop
 from zerocross.optim.bop2ndorder import Bop2ndOrder
 from zerocross.optim.cascade_filter import CascadeFilter
 from zerocross.optim.clip import clip_after_step, project_after_step
+from zerocross.optim.finite import NonFiniteError
 from zerocross.optim.flips import ff_ratio
 from zerocross.optim.gradient_filter import GradientFilter
 from zerocross.optim.hooks import keep_after_step

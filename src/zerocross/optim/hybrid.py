@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from zerocross.optim.base import BinaryOptimizer, NonFinite, check_finite, check_policy, copy_state
+from zerocross.optim.base import BinaryOptimizer, copy_state
 from zerocross.optim.claims import refuse_gaps, refuse_overlap, refuse_theta_by_value, refuse_wrong_kind
+from zerocross.optim.finite import NonFinite, check_finite, check_policy
 from zerocross.optim.flips import unwrapped
 from zerocross.optim.signs import BeforeSign, flips_counted
 
