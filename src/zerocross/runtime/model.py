@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,10 +144,12 @@ class Model:
     def _worker(self) -> Worker:
         """A worker that nobody else has: one that is idle, or a new one."""
         while self._idle:
-            with suppress(IndexError):  # another thread took it
+            try:
                 worker = self._idle.pop()
-                if worker.threads == self._threads and worker.process == os.getpid():
-                    return worker
+            except IndexError:  # another thread took it
+                break
+            if worker.threads == self._threads and worker.process == os.getpid():
+                return worker
         run = load_run(self._say, self._cache)
         return Worker(self._plan.drafts, self._threads, run, self.graph.input_size, self.output_size)
 

@@ -16,6 +16,7 @@ from zerocross.runtime.kernels.native import Run
 from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, WORK, CallField, Duty, Mode
 from zerocross.runtime.program import aligned
 
+_HASTY, _PATIENT, _SERVE = (int(mode) for mode in Mode)
 SHORT = 5e-4  # seconds: what one thread does in less time is not worth waiting for others to wake up
 
 
@@ -53,9 +54,12 @@ class Team:
     def run(self, x: int, y: int) -> None:
         """Do the work of all threads on the input and the output at these addresses; return when it is done."""
         shared = self._shared
+        if not shared.others:
+            shared.run(shared.jobs_at, _HASTY, x, y)
+            return
         shared.wake()
         together, began = shared.together.value, time.perf_counter()
-        shared.run(shared.jobs_at, Mode.PATIENT if self._seconds > SHORT else Mode.HASTY, x, y)
+        shared.run(shared.jobs_at, _PATIENT if self._seconds > SHORT else _HASTY, x, y)
         if shared.together.value == together:
             self._seconds = time.perf_counter() - began
 
@@ -80,7 +84,7 @@ class _Shared:
         self.jobs["others"][0] = size - 1
         self.jobs["give_way"], self.jobs["get_processor"] = _address("sched_yield"), _address("sched_getcpu")
         self.together = self._field(0, "seen")
-        self._others = [
+        self.others = [
             (ctypes.c_int64.from_address(duties + thread * FLAG_BYTES), queue.SimpleQueue[bool]())
             for thread in range(1, size)
         ]
@@ -90,24 +94,24 @@ class _Shared:
 
     def wake(self) -> None:
         """Have the threads that sleep look out for a job; one word is enough, however many jobs there are."""
-        for duty, words in self._others:
+        for duty, words in self.others:
             if duty.value == Duty.AWAY and words.empty():
                 words.put(True)
 
     def end(self) -> None:
-        for _, words in self._others:
+        for _, words in self.others:
             words.put(False)
 
     def serve(self, thread: int) -> None:
         """What a thread does in its life."""
-        seen, (_, words) = self._field(thread, "seen"), self._others[thread - 1]
+        seen, (_, words) = self._field(thread, "seen"), self.others[thread - 1]
         caller = ctypes.c_int64.from_address(int(self.jobs["call"][0]) + 8 * CallField.PROCESSOR)
         moved = 0  # how many jobs it had done when it last moved: without a new one there is no need to, but to sleep
         while words.get():
-            self.run(self.jobs_at + thread * JOB.itemsize, Mode.SERVE, 0, 0)
+            self.run(self.jobs_at + thread * JOB.itemsize, _SERVE, 0, 0)
             while seen.value != moved and _left(caller.value):
                 moved = seen.value
-                self.run(self.jobs_at + thread * JOB.itemsize, Mode.SERVE, 0, 0)
+                self.run(self.jobs_at + thread * JOB.itemsize, _SERVE, 0, 0)
 
 
 @functools.cache
