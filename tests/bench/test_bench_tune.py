@@ -8,7 +8,8 @@ import pytest
 
 from zerocross.bench.tune import ONE, TWO, TuneTimes, measure
 from zerocross.train import recipes
-from zerocross.train.config import Model, with_epochs
+from zerocross.train.config import Model
+from zerocross.train.variants import with_epochs
 
 
 def small():

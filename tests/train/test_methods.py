@@ -20,7 +20,8 @@ from zerocross.nn import BinaryLinear
 from zerocross.optim import HybridOptimizer, ff_ratio, set_field, set_value, split_params
 from zerocross.train import recipes
 from zerocross.train.build import build_model, build_optimizer, start_from
-from zerocross.train.config import Config, two_step, with_epochs, with_method
+from zerocross.train.config import Config
+from zerocross.train.variants import two_step, with_epochs, with_method
 
 STEPS, SHAPE = 60, (6, 20)
 LATENT = [name for name, method in METHODS.items() if method.kind == "latent"]

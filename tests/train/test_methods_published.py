@@ -13,7 +13,8 @@ from zerocross.nn import BinaryConv2d
 from zerocross.optim import HybridOptimizer, Schedule, project_after_step
 from zerocross.train import assign, recipes
 from zerocross.train.build import build_model, build_optimizer, build_schedules
-from zerocross.train.config import Config, Real, with_epochs, with_method, with_network
+from zerocross.train.config import Config, Real
+from zerocross.train.variants import with_epochs, with_method, with_network
 
 CIFAR = recipes.get("cifar10-birealnet20").config
 

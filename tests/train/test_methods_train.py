@@ -16,8 +16,9 @@ from reference.two_ranks import train_as_two_ranks
 from zerocross import data, train
 from zerocross.methods import METHODS
 from zerocross.train import assign, recipes
-from zerocross.train.config import Config, with_method
+from zerocross.train.config import Config
 from zerocross.train.folder import read_config
+from zerocross.train.variants import with_method
 
 
 def sampled(*names: str) -> Any:

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from forks import SMALL, Forks
 from zerocross import data, models, train
 from zerocross.cli import app
-from zerocross.train.config import two_step
 from zerocross.train.folder import read_config
+from zerocross.train.variants import two_step
 
 DIGITS = train.RECIPES["digits"].config
 

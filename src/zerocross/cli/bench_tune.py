@@ -35,8 +35,8 @@ def command(
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross.bench.tune import TARGET, TWO, measure
     from zerocross.train import recipes
-    from zerocross.train.config import with_epochs
     from zerocross.train.record import provenance, write_json
+    from zerocross.train.variants import with_epochs
 
     console = Console(highlight=False)
     config = with_epochs(recipes.get(recipe).config, epochs)

@@ -72,7 +72,7 @@ def command(
     from zerocross.experiments import compare
     from zerocross.experiments.outputs import are_ours
     from zerocross.train import assign
-    from zerocross.train.config import with_network
+    from zerocross.train.variants import with_network
 
     counts = method_seeds(methods, seeds, recipe, in_two_steps=in_two_steps)
     changes = assignments(set_ or []) | ({"data.validate": "true"} if validate else {})

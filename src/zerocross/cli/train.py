@@ -114,8 +114,8 @@ def command(
 
     from zerocross import train
     from zerocross.train import assign, recipes
-    from zerocross.train.config import with_epochs, with_method, with_network
     from zerocross.train.precision import settled
+    from zerocross.train.variants import with_epochs, with_method, with_network
 
     config = recipes.get(recipe or "digits").config
     if epochs is not None:

@@ -136,8 +136,8 @@ def _space(name: str) -> Any:
 
 def _recipe(name: str, epochs: int | None, set_: list[str], seed: int) -> dict[str, Any]:
     from zerocross.train import changed, recipes, to_dict
-    from zerocross.train.config import with_epochs
     from zerocross.train.precision import settled
+    from zerocross.train.variants import with_epochs
 
     config = recipes.get(name).config
     config = with_epochs(config, epochs) if epochs is not None else config

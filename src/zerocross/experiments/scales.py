@@ -9,7 +9,8 @@ from typing import Any
 from zerocross.experiments.artefact import Scale, Setting
 from zerocross.methods import Value
 from zerocross.train import recipes
-from zerocross.train.config import Config, Data, Model, Real, Stage, with_method
+from zerocross.train.config import Config, Data, Model, Real, Stage
+from zerocross.train.variants import with_method
 
 ALPHA = 1e-5  # lr * weight decay of the paper's analyses: 0.1 * 1e-4
 START = 0.05  # standard deviation of latent weights at the start, about that of torch's own layers in this network

@@ -11,7 +11,8 @@ from zerocross.experiments import curves, judge, scales, style
 from zerocross.experiments.artefact import Artefact, Claim, Data, Scale, Setting, Verdict
 from zerocross.experiments.session import Session
 from zerocross.train import recipes
-from zerocross.train.config import Config, two_step, with_epochs, with_method
+from zerocross.train.config import Config
+from zerocross.train.variants import two_step, with_epochs, with_method
 
 SEEDS = 3  # of the rows that claims compare
 ALWAYS = ("IR-Net", "Bi-Real, one step", "Bi-Real, filter", "Bi-Real, two steps")

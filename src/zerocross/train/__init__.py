@@ -12,7 +12,7 @@ from zerocross.extras import named
 
 if TYPE_CHECKING:
     from zerocross.train.assign import changed
-    from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict, with_method
+    from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict
     from zerocross.train.evaluation import evaluate, recalibrate_batch_norm
     from zerocross.train.folder import Place, read_config, read_place
     from zerocross.train.loop import Fitted, fit, make_fabric
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from zerocross.train.run import Finished, begin, load_data, load_model, resume
     from zerocross.train.stop import Stopped
     from zerocross.train.task import trained_run
+    from zerocross.train.variants import with_method
 
 _HOME = {
     "assign": ("changed",),
-    "config": ("Config", "Data", "Model", "Real", "Stage", "Task", "from_dict", "to_dict", "with_method"),
+    "config": ("Config", "Data", "Model", "Real", "Stage", "Task", "from_dict", "to_dict"),
     "evaluation": ("evaluate", "recalibrate_batch_norm"),
     "folder": ("Place", "read_config", "read_place"),
     "loop": ("Fitted", "fit", "make_fabric"),
@@ -32,6 +33,7 @@ _HOME = {
     "recipes": ("RECIPES", "Recipe"),
     "run": ("Finished", "begin", "load_data", "load_model", "resume"),
     "stop": ("Stopped",),
+    "variants": ("with_method",),
     "task": ("trained_run",),
 }
 

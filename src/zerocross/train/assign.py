@@ -7,15 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocross.methods import Value
-from zerocross.train.config import (
-    Config,
-    from_dict,
-    in_two_stages,
-    to_dict,
-    unknown_field,
-    warm_started,
-    with_method,
-)
+from zerocross.train.config import Config, from_dict, to_dict, unknown_field
+from zerocross.train.variants import in_two_stages, warm_started, with_method
 
 # Free-form sections: a name that is not there yet may be set; its own part of the program checks it.
 _OPEN = {"data.options", "model.options", "stages.optimizer", "stages.real"}
