@@ -36,4 +36,5 @@ def work(rank: int, folder: str, ranks: int) -> None:
     state = {f"{i}.{key}": value for i, s in optimizer.state_dict()["state"].items() for key, value in s.items()}
     saved = {"drawn": drawn, "data": data, "model": model.state_dict(), "state": state}
     torch.save(saved, Path(folder) / f"rank{rank}.pt")
+    distributed.barrier()  # a rank that leaves early may abort the other
     distributed.destroy_process_group()
