@@ -10,6 +10,7 @@ from reference.runtime_interpreter import interpret
 from reference.runtime_random import RandomGraph, without_weights
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.model import Model
+from zerocross.runtime.team import processors
 
 BAD = np.array([np.nan, np.inf, -np.inf, 3e38], np.float32)
 
@@ -85,7 +86,8 @@ def survives_neighbours(seed: int) -> bool:
     rng, random = np.random.default_rng(seed), RandomGraph(seed)
     graph = random.graph()
     good = random.builder.batch(11)
-    model, alone = Model(graph), np.concatenate([Model(graph)(one[None]) for one in good])
+    threads = min(2, processors()) if seed % 8 == 0 else 1
+    model, alone = Model(graph, threads), np.concatenate([Model(graph)(one[None]) for one in good])
     for _ in range(4):
         chosen = rng.choice(len(good), int(rng.integers(1, len(good) + 1)))
         x, spoilt = good[chosen], rng.random(len(chosen)) < 0.4
@@ -98,8 +100,8 @@ def survives_neighbours(seed: int) -> bool:
 
 
 def test_random_graphs_with_bad_neighbours():
-    compared = sum(survives_neighbours(seed) for seed in range(60))
-    assert compared > 30, "a sample of graphs of which most depend on rounding tests nothing"
+    compared = sum(survives_neighbours(seed) for seed in range(40))
+    assert compared > 20, "a sample of graphs of which most depend on rounding tests nothing"
 
 
 @pytest.mark.slow
