@@ -21,7 +21,7 @@ from zerocross import methods
 from zerocross.data.dataset import Dataset
 from zerocross.nn import check as check_binary
 from zerocross.nn.checks import check_choice
-from zerocross.optim import ff_ratio
+from zerocross.optim import NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
 from zerocross.train.build import Work, build_model, prepare
 from zerocross.train.checkpoint import Position
@@ -209,10 +209,7 @@ def _train_epoch(run: Run, work: Work) -> None:
 def _update(run: Run, work: Work) -> None:
     try:
         work.optimizer.step()
-    except ValueError as wrong:
-        grads = [param.grad for param in work.module.parameters() if param.grad is not None]
-        if all(grad.isfinite().all() for grad in grads):
-            raise
+    except NonFiniteError as wrong:
         raise _diverged(run, str(wrong).partition(";")[0]) from wrong  # it names the parameter; nothing has changed
     work.optimizer.zero_grad()
     if run.trained and run.position.step == 0 and run.fabric.is_global_zero:
