@@ -8,8 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,9 +21,6 @@ from zerocross.files import write_whole
 Run = Callable[[int, int, int, int], object]  # the address of a job, a `Mode`, the addresses of x and y
 
 _SYMBOL = "zerocross_run"
-_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):  # the thread that holds it does not live on in a child
-    os.register_at_fork(after_in_child=lambda: globals().update(_lock=threading.Lock()))
 _loaded: list[tuple[Run, Any]] = []  # the function, and what keeps its code in memory
 
 
@@ -37,10 +32,9 @@ def load_run(say: Callable[[str], object], cache: Path | None = None) -> Run:
         cache: folder of compiled code; None is the first one that can be written of this package's own
             ``__pycache__`` and ``.cache/zerocross`` in the user's home.
     """
-    with _lock:
-        if not _loaded:
-            _loaded.append(_link(_object_code(say, cache)))
-        return _loaded[0][0]
+    if not _loaded:  # two threads may both do it, which costs time and no more; a lock might be left behind by Ctrl-C
+        _loaded.append(_link(_object_code(say, cache)))
+    return _loaded[0][0]
 
 
 def _object_code(say: Callable[[str], object], cache: Path | None) -> bytes:
