@@ -19,7 +19,7 @@ from zerocross.experiments import cache, jobs
 from zerocross.experiments.cache import run_all
 from zerocross.experiments.progress import duration, guessed_seconds, seconds_left
 from zerocross.experiments.shelf import Shelf
-from zerocross.train.config import Config, to_dict
+from zerocross.train.config import Config, resolved, to_dict
 
 SETTINGS = {
     "stages.0.epochs": "1", "compile": "off", "model.options.width": "4", "batch_size": "128", "log_every": "1",
@@ -371,7 +371,7 @@ def is_alive(pid: int) -> bool:
 
 
 def finished(config: Config, seconds: float) -> dict[str, Any]:
-    return {"config": to_dict(config), "seconds": seconds}
+    return {"config": to_dict(resolved(config)), "seconds": seconds}
 
 
 def test_time_left_goes_by_the_runs_most_alike() -> None:

@@ -71,7 +71,9 @@ def test_files_are_named_in_what_is_said(tmp_path: Path) -> None:
         file.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=r"mine\.json: "):
             spaces.get(str(file))
-    with pytest.raises(ValueError, match="space 'none' is neither one of filter, latent nor a file"):
+    with pytest.raises(
+        ValueError, match="space 'none' is neither one of filter, latent, latent-magnitude-aware nor a file"
+    ):
         spaces.get("none")
 
 

@@ -101,7 +101,7 @@ def measure(
     with one_thread():  # as workers on all cores have
         for sampler in samplers:
             say(f"suggestions by {sampler}")
-            suggestions[sampler] = {name: _suggestion(sampler, space) for name, space in tune.SPACES.items()}
+            suggestions[sampler] = {name: _suggestion(sampler, tune.SPACES[name]) for name in ("filter", "latent")}
     return TuneTimes(trials, rates, suggestions)
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from zerocross.train.config import Config, to_dict
+from zerocross.models.style import Style
+from zerocross.train.config import Config, resolved, to_dict
 
 # What makes two runs take equally long for an epoch, from the closest likeness to a loose one.
 _LIKENESS = (
     ("data", "model", "method", "batch_size", "precision", "compile", "stages"),
     ("data", "model", "method"),
-    ("data", "model"),
+    ("data", "size"),
 )
+_STYLE = {field.name for field in fields(Style)}  # how a network is binary, which matters less than its size
 
 
 class Progress:
@@ -114,12 +117,19 @@ def seconds_left(
 
 def guessed_seconds(config: Config, known: Sequence[Mapping[str, Any]]) -> float | None:
     """How long a run will take, by the epochs of the finished runs that are most like it."""
-    mine = to_dict(config)
-    for fields in _LIKENESS:
-        alike = [each for each in known if all(each["config"][name] == mine[name] for name in fields)]
+    mine = _described(to_dict(resolved(config)))  # as results have it
+    described = [(each, _described(each["config"])) for each in known]
+    for names in _LIKENESS:
+        alike = [each for each, theirs in described if all(theirs[name] == mine[name] for name in names)]
         if alike:
             return statistics.fmean(each["seconds"] / _epochs(each["config"]) for each in alike) * _epochs(mine)
     return None
+
+
+def _described(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with the size of its network beside it."""
+    options = {name: value for name, value in config["model"]["options"].items() if name not in _STYLE}
+    return {**config, "size": [config["model"]["name"], options]}
 
 
 def duration(seconds: float) -> str:
