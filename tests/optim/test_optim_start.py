@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch import nn
 
 from reference.optimizer_table import OPTIMIZERS, Row, make_params, run
 from zerocross.filters import cascade, ema
-from zerocross.optim import GradientFilter, IIRGradientFilter, LatentSGD
+from zerocross.nn import BinaryLinear
+from zerocross.optim import GradientFilter, HybridOptimizer, IIRGradientFilter, LatentSGD, split_params
 
 THETA = [pytest.param(row, id=name) for name, row in OPTIMIZERS.items() if row.kind == "theta" and not row.compiled]
 
@@ -148,3 +150,26 @@ def test_a_constant_cannot_be_rescaled():
         optimizer.add_param_group({"params": param})
     assert len(optimizer.param_groups) == 1
     assert torch.equal(param, torch.ones(3, 2))
+
+
+@pytest.mark.parametrize("warm", [0.0, 0.05])
+def test_a_first_step_that_loses_loaded_weights_warns(warm: float):
+    """In anyone's loop: a filter that starts at 0 takes the sign of the first gradient, whatever was trained."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), BinaryLinear(16, 16, sign_input="clip"))
+    for loaded in (False, True):
+        if loaded:
+            net.load_state_dict(net.state_dict())
+        binary, real, rest = split_params(net)
+        optimizer = HybridOptimizer(
+            GradientFilter(binary, alpha=1e-3, warm_start=warm), torch.optim.SGD([*real, *rest], lr=0.1), net
+        )
+        for step in range(2):
+            optimizer.zero_grad()
+            net(torch.randn(32, 4)).square().sum().backward()
+            expected = loaded and warm == 0 and step == 0
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                optimizer.step()
+            lost = [str(each.message) for each in said if "the first update flipped" in str(each.message)]
+            assert bool(lost) == expected

@@ -120,7 +120,7 @@ def small(**values: Any) -> train.Config:
 def test_trained_network_that_loses_its_signs_at_the_first_update_is_warned_of() -> None:
     digits = data.load("digits")
     trained = train.fit(small(), digits, show=False).model
-    with pytest.warns(UserWarning, match="the first update flipped [45].% of the trained binary weights"):
+    with pytest.warns(UserWarning, match="the first update flipped [45].% of binary weights that were trained"):
         train.fit(small(), digits, model=trained, show=False)
     warm = small(optimizer={"warm_start": 3 * math.sqrt(1e-3 / 2)})
     for config, network in ((warm, trained), (small(), models.create("digits_net", weights="theta", width=4))):

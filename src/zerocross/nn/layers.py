@@ -43,6 +43,7 @@ class _BinaryWeight(Watched):
     weight: Tensor
     scale: nn.Parameter | None
     binarizer: Binarizer | None
+    loaded: bool = False  # whether the weight has come from a state dict: an optimizer should not lose it at once
 
     def _configure(
         self,
@@ -111,6 +112,7 @@ class _BinaryWeight(Watched):
         if self.binary_kinds["weight"] == "theta" and weight is not None and not_signs(weight):
             state_dict[f"{prefix}weight"] = sign(weight)  # not after loading: assign=True takes in the caller's tensors
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        self.loaded = self.loaded or weight is not None
 
     def binary_weight(self) -> Tensor:
         """Return the weight that the layer computes with: -1 and +1, times the scale where there is one."""

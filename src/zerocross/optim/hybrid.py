@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from zerocross.optim.base import BinaryOptimizer, copy_state
 from zerocross.optim.claims import refuse_gaps, refuse_overlap, refuse_theta_by_value, refuse_wrong_kind
 from zerocross.optim.finite import NonFinite, check_finite, check_policy
-from zerocross.optim.flips import unwrapped
+from zerocross.optim.flips import ff_ratio, unwrapped
 from zerocross.optim.signs import BeforeSign, flips_counted
 
 
@@ -101,6 +102,7 @@ class HybridOptimizer(Optimizer):
         check_policy(self.nonfinite)
         self.frozen: list[str] = []
         self.before_sign: BeforeSign = {}
+        self.trained = model is not None and any(getattr(module, "loaded", False) for module in model.modules())
         names = {id(p): n for n, p in model.named_parameters()} if model is not None else {}
         refuse_overlap(binary, real, names)
         if model is None:
@@ -151,6 +153,7 @@ class HybridOptimizer(Optimizer):
         if finite is not None and not finite:
             self.skip_step()
             return loss
+        first = not unwrapped(self.binary).state
         with _already_checked(self.binary), _already_checked(self.real):
             if isinstance(unwrapped(self.binary), BinaryOptimizer | HybridOptimizer):
                 self.binary.step()
@@ -158,7 +161,19 @@ class HybridOptimizer(Optimizer):
                 self._step_and_count(self.binary)
             self.real.step()
         self._gather()
+        if first and self.trained:
+            self._warn_of_lost_signs()
         return loss
+
+    def _warn_of_lost_signs(self) -> None:
+        """The first update of trained weights must not throw them away; a filter from 0 flips half of them."""
+        flipped = ff_ratio(self)
+        if flipped > 1 / 3:
+            warnings.warn(
+                f"the first update flipped {flipped:.0%} of binary weights that were trained before; give the filter a "
+                "warm_start, about 3 * sqrt(alpha / 2), load its state, or use `zerocross train --init-from RUN`",
+                stacklevel=3,
+            )
 
     def _step_and_count(self, binary: Optimizer) -> None:
         group = self.param_groups[0]
@@ -242,7 +257,7 @@ class HybridOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         self._gather()
-        own = ("binary", "real", "ff_every", "nonfinite", "frozen", "before_sign")
+        own = ("binary", "real", "ff_every", "nonfinite", "frozen", "before_sign", "trained")
         return {**super().__getstate__(), **{name: vars(self)[name] for name in own}}
 
     def __repr__(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from zerocross import methods
 from zerocross.data.dataset import Dataset
 from zerocross.nn import check as check_binary
 from zerocross.nn.checks import check_choice
-from zerocross.optim import NonFiniteError, ff_ratio
+from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
 from zerocross.train.build import Work, build_model, prepare
 from zerocross.train.checkpoint import Position
@@ -48,7 +47,6 @@ class Run:
     display: Display
     stop: Stop
     data: str  # fingerprint; empty without a folder
-    trained: bool = False  # whether the stage at hand started from trained weights
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,8 @@ def fit(
             work = prepare(
                 config, position.stage, dataset, fabric, own=model, teacher=teacher, carried=carried, state=inside
             )
-            run.trained = work.stage.init_from is not None or _was_trained(model)
+            if isinstance(inner := work.optimizer.optimizer, HybridOptimizer):  # Fabric wraps it
+                inner.trained = work.stage.init_from is not None or _was_trained(model)
             display.stage(position, work.stage, work.updates_per_epoch)
             while position.epoch < work.stage.epochs:
                 _train_epoch(run, work)
@@ -212,25 +211,12 @@ def _update(run: Run, work: Work) -> None:
     except NonFiniteError as wrong:
         raise _diverged(run, str(wrong).partition(";")[0]) from wrong  # it names the parameter; nothing has changed
     work.optimizer.zero_grad()
-    if run.trained and run.position.step == 0 and run.fabric.is_global_zero:
-        _warn_of_lost_signs(work)
 
 
 def _was_trained(model: nn.Module | None) -> bool:
     """Whether a network of the user's has seen data in training mode, by what its batch norm has counted."""
     counts = [buffer for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked")] if model else []
     return any(int(count) > 0 for count in counts)
-
-
-def _warn_of_lost_signs(work: Work) -> None:
-    """The first update of trained weights must not throw them away."""
-    flipped = ff_ratio(work.optimizer)
-    if flipped > 1 / 3:
-        warnings.warn(
-            f"the first update flipped {flipped:.0%} of the trained binary weights that this run started from; give "
-            "optimizer.warm_start, about 3 * sqrt(alpha / 2), or start by `zerocross train --init-from RUN`",
-            stacklevel=2,
-        )
 
 
 def _metrics(position: Position, loss: float, work: Work, rate: float) -> dict[str, Any]:
