@@ -104,7 +104,7 @@ def command(
     asked = {"--recipe": recipe, "--methods": methods, "--epochs": epochs, "--seeds": seeds, "--set": set_,
              "--two-step": in_two_steps, "--network": None if network == "common" else network,
              "--validate": validate}  # fmt: skip
-    return _report(compare.summarise(ended, command=_command_line(asked)), files, console)
+    return _report(compare.summarise(ended, command=_command_line(asked), network=network), files, console)
 
 
 def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = False) -> dict[str, int]:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from zerocross import methods
 from zerocross.experiments.progress import duration
 from zerocross.train import recipes
+
+_NETWORKS = {
+    "common": "the same for all methods",
+    "published": "in each method's own published form and batch size, where it has one; else the common one",
+}
 
 
 def header(summary: Mapping[str, Any]) -> list[str]:
@@ -38,7 +44,10 @@ def last_flips(row: Mapping[str, Any]) -> str:
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """What a reader of the table must know."""
-    said = ["mean ± sample standard deviation (number of seeds), after the last epoch, never the best one"]
+    said = [
+        "mean ± sample standard deviation (number of seeds), after the last epoch, never the best one",
+        f"network: {summary['model']}, {_NETWORKS[summary.get('network', 'common')]}",
+    ]
     planned = sum(stage.epochs for stage in recipes.get(summary["recipe"]).config.stages)
     if summary["epochs"] < planned:
         said.append(
@@ -54,7 +63,7 @@ def markdown(summary: Mapping[str, Any], picture: str) -> str:
     lines = [
         f"# Methods compared: {summary['recipe']}, {summary['epochs']} epochs",
         "",
-        f"{summary['data']}, network {summary['model']}. Made by `{summary['command']}`.",
+        f"{summary['data']}. Made by `{summary['command']}`.",
         "",
         *_markdown_table(header(summary), rows(summary)),
         "",
@@ -68,6 +77,10 @@ def markdown(summary: Mapping[str, Any], picture: str) -> str:
         lines += ["", f"**{name}**: {row['summary']}. {row['source']}.", ""]
         lines += [f"- to tune: {', '.join(row['tuned'])}", f"- binary weights: {_values(row['config']['optimizer'])}"]
         lines += [f"- real parameters: {_values(row['config']['real'])}"]
+        if summary.get("network") == "published":
+            lines.append(
+                f"- network: {_values(methods.get(name).network) or 'the common one'}, batch {row['config']['batch_size']}"
+            )
         if len(row["config"]["stages"]) > 1:
             lines.append(f"- stages: {'; '.join(_stage(stage) for stage in row['config']['stages'])}")
         changed = f"; changed here from {_values(row['changed'])}" if row["changed"] else ""
