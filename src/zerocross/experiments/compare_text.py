@@ -78,9 +78,8 @@ def markdown(summary: Mapping[str, Any], picture: str) -> str:
         lines += [f"- to tune: {', '.join(row['tuned'])}", f"- binary weights: {_values(row['config']['optimizer'])}"]
         lines += [f"- real parameters: {_values(row['config']['real'])}"]
         if summary.get("network") == "published":
-            lines.append(
-                f"- network: {_values(methods.get(name).network) or 'the common one'}, batch {row['config']['batch_size']}"
-            )
+            own = _values(methods.get(name).network) or "the common one"
+            lines.append(f"- network: {own}, batch {row['config']['batch_size']}")
         if len(row["config"]["stages"]) > 1:
             lines.append(f"- stages: {'; '.join(_stage(stage) for stage in row['config']['stages'])}")
         changed = f"; changed here from {_values(row['changed'])}" if row["changed"] else ""
