@@ -69,14 +69,14 @@ def above(one: Sequence[float], other: Sequence[float], names: tuple[str, str], 
 
 
 def grows(groups: Sequence[Sequence[float]]) -> bool | None:
-    """Whether each group's mean is above the one before, beyond the seeds' noise.
+    """Whether means grow from the first group to the last beyond the seeds' noise, and nowhere fall beyond it.
 
-    False where one falls beyond the noise; None where that cannot be told.
+    None where that cannot be told.
     """
-    gains = [gain(later, earlier) for earlier, later in pairwise(groups)]
-    if any(each.high < 0 for each in gains):
+    if any(gain(later, earlier).high < 0 for earlier, later in pairwise(groups)):
         return False
-    return True if all(each.low > 0 for each in gains) else None
+    whole = gain(groups[-1], groups[0])
+    return True if whole.low > 0 else False if whole.high < 0 else None
 
 
 def percent(values: Sequence[float]) -> str:
