@@ -72,7 +72,7 @@ def _grows(data: Data) -> Verdict:
     figures = ", ".join(f"{m:.1e} at {a:g}" for a, m in zip(data["measured"]["alphas"], means, strict=True))
     if min(map(len, groups)) < 2:
         return Verdict(None, f"mean FF ratio {figures}; one seed each: their noise is unknown")
-    return Verdict(judge.grows(groups), f"mean FF ratio {figures}; from the first to the last beyond the seeds' noise")
+    return Verdict(judge.grows(groups), f"mean FF ratio {figures}; judged from first to last against the seeds' noise")
 
 
 def _inner_optimum(data: Data) -> Verdict:
