@@ -43,8 +43,12 @@ def gain(one: Sequence[float], other: Sequence[float]) -> Gain:
 
 def too_few(groups: Mapping[str, Sequence[float]]) -> str:
     """What to say where a group has fewer seeds than a comparison of accuracies needs; empty where all have enough."""
-    short = [f"{name} {len(values)}" for name, values in groups.items() if len(values) < MIN_SEEDS]
-    return f"not judged: {', '.join(short)} of the {MIN_SEEDS} seeds that a comparison needs" if short else ""
+    short = {name: len(values) for name, values in groups.items() if len(values) < MIN_SEEDS}
+    if not short:
+        return ""
+    alike = len(short) == len(groups) and len(set(short.values())) == 1
+    have = next(iter(short.values())) if alike else ", ".join(f"{name} {count}" for name, count in short.items())
+    return f"not judged: {have} of the {MIN_SEEDS} seeds that a comparison needs"
 
 
 def above(one: Sequence[float], other: Sequence[float], names: tuple[str, str], margin: float = 0.0) -> Verdict:
