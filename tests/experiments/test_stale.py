@@ -13,7 +13,7 @@ from zerocross import methods
 from zerocross.cli.app import run
 from zerocross.experiments.compare import summarise
 from zerocross.experiments.shelf import Shelf
-from zerocross.experiments.stale import check_revisions, migrate, missing_runs, stale
+from zerocross.experiments.stale import check_revisions, migrate, missing_runs, present_runs, stale
 from zerocross.train import Config, Place, to_dict
 from zerocross.train.config import resolved
 
@@ -107,4 +107,14 @@ def test_committed_results_are_those_of_the_present_code() -> None:
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*-reduced.json")), ids=lambda path: path.stem)
 def test_committed_artefacts_stand_on_committed_runs(path: Path) -> None:
-    assert missing_runs(json.loads(path.read_text()), RESULTS / "runs") == []
+    assert missing_runs(json.loads(path.read_text()), present_runs(RESULTS / "runs")) == []
+
+
+def test_an_artefact_names_runs_that_are_gone_or_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = write(tmp_path, Config())
+    run = {"label": "filter", "seed": 0, "hash": result["hash"], "evaluated_on": "test"}
+    document = {"data": {"runs": [run, {**run, "hash": "gone"}]}}
+    assert missing_runs(document, present_runs(tmp_path)) == ["filter, seed 0 (gone)"]
+    row = dataclasses.replace(methods.METHODS["filter"], revision=7)
+    monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
+    assert len(missing_runs(document, present_runs(tmp_path))) == 2

@@ -40,6 +40,7 @@ def test_cuda_is_asked_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     assert best("cuda") == settled(AUTO).precision == "32"  # emulation is slower than float32
+    assert settled(AUTO, "cuda").precision == settled(AUTO, "gpu").precision == "32"
     assert settled(AUTO, "cpu").precision == "bf16"
 
 

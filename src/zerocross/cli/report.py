@@ -18,7 +18,7 @@ def command(
     ),
 ) -> None:
     """Turn results into one HTML page: claims, interactive figures, and a filter explorer. It needs no network."""
-    from zerocross.experiments.stale import missing_runs
+    from zerocross.experiments.stale import missing_runs, present_runs
     from zerocross.report import page
     from zerocross.report.results import read
     from zerocross.report.sections import claims_of
@@ -28,8 +28,9 @@ def command(
     page.write(out, page.build(found))
     for line in found.left_out:
         typer.echo(f"left out: {line}")
+    present = present_runs(results / "runs")
     for artefact in found.artefacts:
-        if missing := missing_runs(artefact, results / "runs"):
+        if missing := missing_runs(artefact, present):
             typer.echo(
                 f"stale: {artefact['name']} stands on {_count(missing, 'run')} that {results / 'runs'} does not hold "
                 f"for the present code, {missing[0]} for one; run: {artefact['command']}"

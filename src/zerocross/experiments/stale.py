@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerocross import models
-from zerocross.train.config import Config, from_dict, to_dict
+from zerocross.train.config import Config, from_dict, network_defaults, to_dict
 from zerocross.train.folder import read_json
 from zerocross.train.record import write_json
 
@@ -62,9 +61,7 @@ def as_computed(result: Mapping[str, Any]) -> Config:
     That is the model's default, whatever the method asks for by now.
     """
     config = from_dict(result["config"])
-    known = models.options(config.model.name) if config.model.name in models.names() else {}
-    defaults = {key: value for key, value in known.items() if key not in {"classes", "binarize"}}
-    options = {**defaults, **config.model.options}
+    options = {**network_defaults(config.model.name), **config.model.options}
     return dataclasses.replace(config, model=dataclasses.replace(config.model, options=options))
 
 
@@ -104,12 +101,17 @@ def check_revisions(results: Iterable[Mapping[str, Any]]) -> None:
         )
 
 
-def missing_runs(document: Mapping[str, Any], results: Path) -> list[str]:
-    """The trainings behind an artefact that are not among the present results: removed, renamed, or stale."""
-    old = {each.path.stem for each in stale(results)}
+def present_runs(results: Path) -> set[str]:
+    """The hashes of all results that the present code finds."""
+    return {path.stem for path in results.glob("*.json")} - {each.path.stem for each in stale(results)}
+
+
+def missing_runs(document: Mapping[str, Any], present: set[str]) -> list[str]:
+    """The trainings behind an artefact that are not among the present results: removed, renamed, or stale.
+
+    Args:
+        document: The artefact's JSON.
+        present: See `present_runs`.
+    """
     runs = (run for run in document.get("data", {}).get("runs", []) if "evaluated_on" in run)
-    return [
-        f"{run['label']}, seed {run['seed']} ({run['hash']})"
-        for run in runs
-        if run["hash"] in old or not (results / f"{run['hash']}.json").exists()
-    ]
+    return [f"{run['label']}, seed {run['seed']} ({run['hash']})" for run in runs if run["hash"] not in present]

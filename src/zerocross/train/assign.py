@@ -38,9 +38,9 @@ def changed(
     for path, text in assignments.items():
         _assign(values, path, text)
     config = from_dict(values)
-    told = any(path.endswith("optimizer.warm_start") for path in assignments)
+    explicit = any(path.endswith("optimizer.warm_start") for path in assignments)
     new_start = in_two_steps or init_from is not None or any(path.endswith(".init_from") for path in assignments)
-    return warm_started(config) if new_start and not told else config
+    return warm_started(config) if new_start and not explicit else config
 
 
 def _assign(values: Any, path: str, text: str) -> None:

@@ -250,11 +250,16 @@ def resolved(config: Config) -> Config:
     )
 
 
+def network_defaults(name: str) -> dict[str, Value]:
+    """The options of a network with their defaults, without those that data and stages decide."""
+    if name not in models.names():
+        return {}  # refused where the network is built, with the names that there are
+    return {k: v for k, v in models.options(name).items() if k not in {"classes", "binarize"}}
+
+
 def default_options(config: Config) -> dict[str, Value]:
     """The network's options where the config sets none: the model's defaults, then the method's."""
-    if config.model.name not in models.names():
-        return {}  # refused where the network is built, with the names that there are
-    defaults = {k: v for k, v in models.options(config.model.name).items() if k not in {"classes", "binarize"}}
+    defaults = network_defaults(config.model.name)
     own = methods.get(config.method).model_options
     return {**defaults, **{k: v for k, v in own.items() if k in defaults}}
 

@@ -27,9 +27,9 @@ def settled(config: Config, accelerator: str = "auto") -> Config:
 
     Args:
         config: Its precision may be "auto".
-        accelerator: "auto", "cpu" or "cuda", as in `Place`.
+        accelerator: "auto", "cpu", or "cuda" (also "gpu"), as in `Place`.
     """
     if config.precision != "auto":
         return config
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if accelerator == "auto" else accelerator
-    return dataclasses.replace(config, precision=best(device))
+    cuda = torch.cuda.is_available() if accelerator == "auto" else accelerator in {"cuda", "gpu"}
+    return dataclasses.replace(config, precision=best("cuda" if cuda else "cpu"))

@@ -101,11 +101,11 @@ def _claimed(job: Any, patience: int) -> bool:
 
 
 def run(address, mode, x, y):
-    """Do the job at an address, a record of JOB, with all others; return when all have done their share of it.
+    """Do the job at an address, a record of JOB, together with the helper threads; return when all shares are done.
 
-    The record behind the caller's and the others' is the whole job for one thread. It is done instead where the others
-    are not there. So one call is one job, done, whoever comes or goes. `mode` is a `Mode`; `x` and `y` are where input
-    and output begin, of which those who serve hear from the caller.
+    The record behind those of the caller and its helpers is the whole job for one thread, which is done instead where
+    the helpers do not come: a call always completes its job. `mode` is a `Mode`; `x` and `y` are where input and output
+    begin, which the helpers read from the caller's record.
     """
     job = job_at(address)
     if mode == _SERVE:
