@@ -13,6 +13,8 @@ ROOT = Path(zerocross.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # part -> the parts that it may import. A new part gets a row here, and so a place in the design.
+LEAVES = {"extras", "files", "compiler"}
+NETWORKS = {"filters", "nn", "data", "models", "optim", "methods", "train"}
 ARROWS = {
     "extras": set(),
     "needs_torch": {"extras"},
@@ -24,49 +26,21 @@ ARROWS = {
     "models": {"nn", "needs_torch"},
     "optim": {"filters", "compiler", "needs_torch"},
     "methods": {"optim", "nn"},
-    "train": {"extras", "files", "compiler", "filters", "nn", "data", "models", "optim", "methods"},
+    "train": LEAVES | (NETWORKS - {"train"}),
     "runtime": {"files", "extras"},
     "deploy": {"files", "extras", "nn", "data", "runtime"},
     "tune": {"files"},
-    "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
-    "report": {"files"},
-    "bench": {
-        "files",
-        "compiler",
-        "filters",
-        "nn",
-        "data",
-        "models",
-        "optim",
-        "methods",
-        "train",
-        "deploy",
-        "runtime",
-        "tune",
-        "experiments",
-    },
-    "cli": {
-        "extras",
-        "files",
-        "compiler",
-        "filters",
-        "nn",
-        "data",
-        "models",
-        "optim",
-        "methods",
-        "train",
-        "runtime",
-        "deploy",
-        "tune",
-        "experiments",
-        "report",
-        "bench",
-    },
+    "sweep": {"files", "nn", "data", "models", "train", "tune"},
+    "figures": {"files"},
+    "paper": {"figures", "sweep"} | NETWORKS,
+    "suite": {"files", "methods", "train", "sweep"},
+    "report": {"files", "figures"},
+    "bench": {"files", "compiler", "deploy", "runtime", "tune", "sweep"} | NETWORKS,
+    "cli": LEAVES | NETWORKS | {"runtime", "deploy", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "report"}
-READS_ENVIRONMENT = {"cli", "experiments"}
+WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "figures", "report"}
+READS_ENVIRONMENT = {"cli", "sweep"}
 
 
 def part(path: Path) -> str:
@@ -113,7 +87,7 @@ def test_part_needs_no_torch(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_commands_and_experiments_read_the_environment(path: Path) -> None:
+def test_only_commands_and_sweeps_read_the_environment(path: Path) -> None:
     names = {
         node.attr for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)
     }

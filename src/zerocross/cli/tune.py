@@ -16,7 +16,7 @@ import typer
 from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
-    from zerocross.experiments.objective import Training
+    from zerocross.sweep.objective import Training
     from zerocross.tune import Outcome, Plan, Study
 
 STORAGE = "sqlite:///runs/tune.db"
@@ -122,7 +122,7 @@ def _need_packages() -> None:
 
 
 def _objective(plan: Plan, data_dir: str | None) -> Training:
-    from zerocross.experiments.objective import Reader, Training
+    from zerocross.sweep.objective import Reader, Training
     from zerocross.train import Place, from_dict
 
     return Training(from_dict(plan.about["config"]), Reader(Place(data_dir)), prune=plan.prune)
@@ -223,8 +223,8 @@ def _write_best(study: Study, best: Outcome, out: Path) -> Path:
     """The best settings as a recipe file: a config that evaluates on test data, as the recipe does."""
     import dataclasses
 
-    from zerocross.experiments.objective import applied
     from zerocross.files import write_text
+    from zerocross.sweep.objective import applied
     from zerocross.train import from_dict, to_dict
 
     name = f"{study.name}-trial{best.number}"
