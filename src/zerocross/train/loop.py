@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from zerocross import methods
 from zerocross.data.dataset import Dataset
+from zerocross.memory import keep_freed_memory
 from zerocross.nn import check as check_binary
 from zerocross.nn.checks import check_choice
 from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
@@ -89,6 +90,8 @@ def fit(
     fabric = fabric or make_fabric(config)
     launch(fabric)
     config = settled(dataclasses.replace(config, processes=fabric.world_size), fabric.device.type)
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
     with ExitStack() as closing:
