@@ -144,8 +144,7 @@ def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console
     from rich.table import Table
 
     from zerocross.experiments import compare_picture, compare_text
-    from zerocross.files import write_text
-    from zerocross.train.record import write_json
+    from zerocross.files import write_json, write_text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in compare_text.header(summary):

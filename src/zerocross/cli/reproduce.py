@@ -44,9 +44,9 @@ def command(
     """
     from rich.console import Console
 
+    from zerocross.checks import check_choice
     from zerocross.experiments import registry
     from zerocross.experiments.artefact import SCALES
-    from zerocross.nn.checks import check_choice
 
     console = Console(highlight=False)
     check_choice("scale", scale, SCALES)

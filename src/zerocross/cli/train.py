@@ -164,7 +164,7 @@ def _report(folder: Path, work: Callable[[], Finished], results: Path | None, *,
         return finished
     result = finished.result
     if results is not None:
-        from zerocross.train.record import write_json
+        from zerocross.files import write_json
 
         write_json(results / f"{result['hash']}.json", result)
     final = result["final"]

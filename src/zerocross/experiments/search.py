@@ -16,8 +16,9 @@ from filelock import FileLock
 from zerocross import train
 from zerocross.experiments.objective import Reader, Training
 from zerocross.experiments.shelf import read_result
+from zerocross.files import write_json
+from zerocross.provenance import provenance
 from zerocross.train.config import Config, from_dict, to_dict
-from zerocross.train.record import provenance, write_json
 
 if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
     from zerocross.tune import Plan

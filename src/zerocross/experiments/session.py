@@ -13,8 +13,8 @@ from zerocross import train
 from zerocross.experiments.cache import run_all
 from zerocross.experiments.shelf import Shelf
 from zerocross.experiments.stale import check_revisions
+from zerocross.files import write_json
 from zerocross.train.config import ENGINE_REVISION, Config
-from zerocross.train.record import write_json
 
 Groups = Mapping[str, Sequence[Config]]
 Result = dict[str, Any]

@@ -13,9 +13,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from zerocross import train
+from zerocross.files import write_json
 from zerocross.train.config import Config, build_part, from_dict, to_dict
 from zerocross.train.folder import read_json
-from zerocross.train.record import write_json
 
 _PARTS = ("hash", "config", "evaluated_on", "data", "final", "history", "ff_ratio", "seconds", "provenance")
 

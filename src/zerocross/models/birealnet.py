@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zerocross.checks import check_choice
 from zerocross.models.style import Style
-from zerocross.nn.checks import check_choice
 
 SHORTCUTS = ("subsample", "pool", "conv")
 ACTIVATIONS = ("hardtanh", "prelu", "relu", "none")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from zerocross import compiler, methods, models
+from zerocross.checks import one_line
 from zerocross.data.dataset import BatchStream, Dataset
 from zerocross.data.order import derived_seed
 from zerocross.nn import summary
@@ -154,9 +155,7 @@ def start_from(model: nn.Module, carried: Mapping[str, Tensor]) -> None:
     try:
         missing, unexpected = model.load_state_dict(dict(carried), strict=False)
     except RuntimeError as wrong:  # other shapes: more classes, another width
-        raise ValueError(
-            f"the weights to start from are of another network: {' '.join(str(wrong).split())[:160]}"
-        ) from None
+        raise ValueError(f"the weights to start from are of another network: {one_line(wrong)}") from None
     if missing := [name for name in missing if not _is_of_binarizer(name)]:
         raise ValueError(f"the weights to start from have no {', '.join(missing[:5])}: they are of another network")
     if unexpected := [name for name in unexpected if not _is_of_binarizer(name)]:

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from zerocross.checks import one_line
 from zerocross.files import write_whole
 
 KEPT = 2
@@ -95,7 +96,7 @@ class DamagedError(ValueError):
     """A checkpoint that is proven to hold other bytes than were written; `path` names it."""
 
     def __init__(self, path: Path, why: object) -> None:
-        super().__init__(f"checkpoint {path} is damaged: {' '.join(str(why).split())[:120]}")
+        super().__init__(f"checkpoint {path} is damaged: {one_line(why, 120)}")
         self.path = path
 
 

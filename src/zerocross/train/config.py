@@ -11,8 +11,8 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from zerocross import methods, models
+from zerocross.checks import did_you_mean
 from zerocross.methods import Value
-from zerocross.nn.checks import did_you_mean
 from zerocross.optim.schedule import Schedule
 
 Binarize = Literal["both", "activations", "none"]

@@ -17,9 +17,9 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from zerocross import methods
+from zerocross.checks import check_choice
 from zerocross.data.dataset import Dataset
 from zerocross.nn import check as check_binary
-from zerocross.nn.checks import check_choice
 from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
 from zerocross.train.build import Work, build_model, prepare

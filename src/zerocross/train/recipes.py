@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from zerocross.nn.checks import check_choice
+from zerocross.checks import check_choice
 from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict
 
 

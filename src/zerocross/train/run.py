@@ -14,7 +14,8 @@ from torch import nn
 
 from zerocross import data
 from zerocross.data.dataset import Dataset
-from zerocross.files import write_whole
+from zerocross.files import write_json, write_whole
+from zerocross.provenance import provenance
 from zerocross.train import checkpoint
 from zerocross.train.build import build_model, check
 from zerocross.train.config import Config, resolved, to_dict
@@ -23,7 +24,6 @@ from zerocross.train.loop import Fitted, fit, make_fabric
 from zerocross.train.picture import draw
 from zerocross.train.precision import settled
 from zerocross.train.ranks import LostPeerError, from_rank_zero, is_lost_peer, launch
-from zerocross.train.record import provenance, write_json
 from zerocross.train.task import load_teacher, read_weights
 
 

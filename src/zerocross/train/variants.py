@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from zerocross import methods
-from zerocross.nn.checks import check_choice
+from zerocross.checks import check_choice
 from zerocross.train.config import Config, Real, Stage, build_part, default_options
 
 NETWORKS = ("common", "published")
