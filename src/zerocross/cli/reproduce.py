@@ -59,10 +59,10 @@ def command(
     chosen = list(registry.ARTEFACTS.values()) if name == "all" else [registry.get(name)]
 
     from zerocross.experiments.session import Session
-    from zerocross.train import Place
+    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    place = Place(str(data_dir.resolve()) if data_dir else None)
+    place = Placement(str(data_dir.resolve()) if data_dir else None)
     return _all(chosen, asked, Session(place, out, work, jobs=jobs, show=not quiet), console)
 
 

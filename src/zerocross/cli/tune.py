@@ -18,7 +18,7 @@ from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
     from zerocross.experiments.objective import Training
-    from zerocross.tune import Outcome, Plan, Study
+    from zerocross.tune import Outcome, Study, StudyPlan
 
 STORAGE = "sqlite:///runs/tune.db"
 
@@ -102,7 +102,7 @@ def command(
             raise ValueError("which recipe? For instance: zerocross tune audiomnist-mlp --space filter")
         name = study or f"{Path(recipe).stem}-{Path(space or 'filter').stem}-{sampler or 'botorch'}-seed{seed or 0}"
         about = _recipe(recipe, epochs, set_ or [], seed or 0)
-        plan = tune.Plan(_space(space or "filter"), sampler or "botorch", seed or 0, prune, {"config": about})
+        plan = tune.StudyPlan(_space(space or "filter"), sampler or "botorch", seed or 0, prune, {"config": about})
         objective = _objective(plan, where)
         objective.check(plan.space)
         joined = tune.begin_or_join(tune.connect(storage), name, plan)
@@ -122,11 +122,11 @@ def _need_packages() -> None:
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
 
 
-def _objective(plan: Plan, data_dir: str | None) -> Training:
+def _objective(plan: StudyPlan, data_dir: str | None) -> Training:
     from zerocross.experiments.objective import Reader, Training
-    from zerocross.train import Place, from_dict
+    from zerocross.train import Placement, from_dict
 
-    return Training(from_dict(plan.about["config"]), Reader(Place(data_dir)), prune=plan.prune)
+    return Training(from_dict(plan.about["config"]), Reader(Placement(data_dir)), prune=plan.prune)
 
 
 def _space(name: str) -> Any:

@@ -21,7 +21,7 @@ from zerocross.provenance import provenance
 from zerocross.train.config import Config, from_dict, to_dict
 
 if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
-    from zerocross.tune import Plan
+    from zerocross.tune import StudyPlan
 
 Result = dict[str, Any]
 _PARTS = ("hash", "search", "outcomes", "seconds", "provenance")
@@ -56,11 +56,11 @@ class Search:
         return dataclasses.replace(self.base, seed=self.seed)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> StudyPlan:
         """As a study has it."""
-        from zerocross.tune import Plan, spaces
+        from zerocross.tune import StudyPlan, spaces
 
-        return Plan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
+        return StudyPlan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
 
     @property
     def hash(self) -> str:

@@ -32,7 +32,7 @@ class Session:
         show: Progress on the terminal.
     """
 
-    place: train.Place
+    place: train.Placement
     out: Path
     work: Path
     jobs: int = 1

@@ -54,7 +54,7 @@ class Shelf:
         keep: Keep the run folder (weights, metrics) of a finished run, too.
     """
 
-    place: train.Place
+    place: train.Placement
     results: Path
     work: Path
     keep: bool = False
@@ -110,7 +110,7 @@ class Shelf:
 
 def shelf_from(values: Mapping[str, Any]) -> Shelf:
     """The Shelf of such a dict."""
-    place = build_part(train.Place, values["place"], "place.")
+    place = build_part(train.Placement, values["place"], "place.")
     return Shelf(place, Path(values["results"]), Path(values["work"]), values["keep"])
 
 

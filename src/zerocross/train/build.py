@@ -18,7 +18,7 @@ from zerocross.data.order import derived_seed
 from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
-from zerocross.train.config import Config, Real, Stage
+from zerocross.train.config import Config, RealConfig, Stage
 from zerocross.train.task import Loss, build_loss, check_batch, check_fits, initial_weights
 
 # Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
@@ -55,7 +55,7 @@ class Schedules:
 
 
 @dataclass
-class Work:
+class StageSetup:
     """What one stage trains with."""
 
     stage: Stage
@@ -80,7 +80,7 @@ def prepare(
     teacher: nn.Module | None = None,
     carried: dict[str, Tensor] | None = None,
     state: dict[str, Any] | None = None,
-) -> Work:
+) -> StageSetup:
     """Build stage `index`.
 
     Args:
@@ -120,7 +120,7 @@ def prepare(
         restore_random_states(state["random"][fabric.global_rank])
     loss = build_loss(config.task, teacher.eval().to(fabric.device) if teacher is not None else None)
     schedules = build_schedules(config, stage, updates)
-    return Work(stage, module, model, called, prepared, schedules, train, evaluation, loss, updates)
+    return StageSetup(stage, module, model, called, prepared, schedules, train, evaluation, loss, updates)
 
 
 def check(config: Config, dataset: Dataset, processes: int) -> None:
@@ -183,7 +183,7 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
     return HybridOptimizer(binary, real, model, ff_every=config.log_every)
 
 
-def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: Real) -> Optimizer:
+def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: RealConfig) -> Optimizer:
     """The optimizer of the real parameters."""
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},

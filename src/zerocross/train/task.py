@@ -15,12 +15,12 @@ from torch.nn import functional as F
 
 from zerocross.checks import one_line
 from zerocross.data.dataset import Dataset
-from zerocross.train.config import Task
+from zerocross.train.config import TaskConfig
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
-def build_loss(task: Task, teacher: nn.Module | None) -> Loss:
+def build_loss(task: TaskConfig, teacher: nn.Module | None) -> Loss:
     """The loss of a task: (model, inputs, targets) -> mean over the batch."""
     if task.name == "classification":
 
@@ -40,7 +40,7 @@ def build_loss(task: Task, teacher: nn.Module | None) -> Loss:
     return distillation
 
 
-def load_teacher(task: Task, dataset: Dataset, load_run: Callable[[Path], nn.Module]) -> nn.Module | None:
+def load_teacher(task: TaskConfig, dataset: Dataset, load_run: Callable[[Path], nn.Module]) -> nn.Module | None:
     """The teacher that a task names, frozen and in evaluation mode; None where there is none to load.
 
     Args:
