@@ -42,7 +42,7 @@ def diverging() -> Config:
 
 
 def runs(configs: list[Config], folder: Path, **options: Any) -> list[dict[str, Any]]:
-    return run_all(configs, train.Place(), folder / "results", folder / "work", show=False, **options)
+    return run_all(configs, train.Placement(), folder / "results", folder / "work", show=False, **options)
 
 
 def figures(result: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def test_wrong_numbers_of_processes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs is 0"):
         runs([small()], tmp_path, jobs=0)
     with pytest.raises(ValueError, match="one device each"):
-        run_all([small()], train.Place(devices=2), tmp_path, tmp_path)
+        run_all([small()], train.Placement(devices=2), tmp_path, tmp_path)
 
 
 def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: P
         copied(shelved, tmp_path)
         other.release()
 
-    shelf = Shelf(train.Place(), tmp_path / "results", tmp_path / "work")
+    shelf = Shelf(train.Placement(), tmp_path / "results", tmp_path / "work")
     result = shelf.finish(config, show=False, say=other_finishes)
     assert "another process is at this run" in said[0]
     assert result == json.loads((shelved / "results" / f"{config.hash}.json").read_text(encoding="utf-8"))
@@ -305,7 +305,7 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
     try:
         one = runs([small(), diverging()], tmp_path / "one")
         torch.set_num_threads(2)  # of which two processes get one each
-        two = run_all([small(), diverging()], train.Place(), tmp_path / "two", tmp_path / "work", jobs=2)
+        two = run_all([small(), diverging()], train.Placement(), tmp_path / "two", tmp_path / "work", jobs=2)
     finally:
         torch.set_num_threads(threads)
     assert figures(one[0]) == figures(two[0])
@@ -328,13 +328,13 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
 def test_errors_in_another_process_are_errors_here(
     tmp_path: Path, answer: dict[str, Any], code: int, error: type[Exception], said: str
 ) -> None:
-    shelf = Shelf(train.Place(), tmp_path, tmp_path)
+    shelf = Shelf(train.Placement(), tmp_path, tmp_path)
     with pytest.raises(error, match=said):
         jobs._outcome(small(), shelf, answer, code, ["KeyError: 'x'"])
 
 
 def test_process_that_the_system_kills_is_a_failed_run(tmp_path: Path) -> None:
-    outcome = jobs._outcome(small(), Shelf(train.Place(), tmp_path, tmp_path), {}, -9, [])
+    outcome = jobs._outcome(small(), Shelf(train.Placement(), tmp_path, tmp_path), {}, -9, [])
     assert outcome["failed"] == "its process was ended by signal 9 (Killed)"
 
 

@@ -20,7 +20,7 @@ from zerocross.experiments.objective import Reader
 from zerocross.experiments.search import Search, SearchShelf, search_from
 from zerocross.experiments.searches import run_searches, seconds_left
 from zerocross.tune import queue, workers
-from zerocross.tune.workers import Ended
+from zerocross.tune.workers import WorkerExit
 
 TRIALS = 3
 BASE = train.changed(
@@ -39,7 +39,7 @@ Trained = list[train.Config]
 
 
 def made(searches: list[Search], folder: Path, **options: Any) -> list[dict[str, Any]]:
-    return run_searches(searches, train.Place(), folder / "results", folder / "work", show=False, **options)
+    return run_searches(searches, train.Placement(), folder / "results", folder / "work", show=False, **options)
 
 
 def outcomes(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -192,7 +192,7 @@ def test_wrong_searches_are_refused_before_any_work(trained: Trained, tmp_path: 
 
 
 def test_processes_that_all_die_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "run", lambda *_: [Ended(-9), Ended(-9)])
+    monkeypatch.setattr(workers, "run", lambda *_: [WorkerExit(-9), WorkerExit(-9)])
     with pytest.raises(train.RunError, match=r"have ended \(killed by SIGKILL\), with 0 of 2 searches finished; the"):
         made([ONE, OTHER], tmp_path, jobs=2)
 
@@ -216,5 +216,5 @@ def test_a_search_that_another_process_is_at_is_left_to_it(trained: Trained, tmp
     shelf = SearchShelf(tmp_path / "results", tmp_path / "work")
     (tmp_path / "work").mkdir()
     with FileLock(tmp_path / "work" / f"{ONE.hash}.lock"), pytest.raises(Timeout):
-        shelf.finish(ONE, Reader(train.Place()), lambda: pytest.fail("begun"))
+        shelf.finish(ONE, Reader(train.Placement()), lambda: pytest.fail("begun"))
     assert not trained

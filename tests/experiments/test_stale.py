@@ -14,7 +14,7 @@ from zerocross.cli.app import run
 from zerocross.experiments.compare import summarise
 from zerocross.experiments.shelf import Shelf
 from zerocross.experiments.stale import check_revisions, migrate, missing_runs, present_runs, stale
-from zerocross.train import Config, Place, to_dict
+from zerocross.train import Config, Placement, to_dict
 from zerocross.train.config import resolved
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -44,7 +44,7 @@ def test_a_result_of_another_revision_is_listed_and_not_served(
     config = Config()
     result = write(tmp_path, config)
     other = write(tmp_path, Config(method="bop"))
-    shelf = Shelf(Place(), tmp_path, tmp_path / "work")
+    shelf = Shelf(Placement(), tmp_path, tmp_path / "work")
     assert stale(tmp_path) == []
     assert shelf.find(config) == result
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
@@ -75,7 +75,7 @@ def test_new_fields_rename_a_result_and_keep_what_it_says(tmp_path: Path) -> Non
     assert kept["final"] == result["final"]
     assert kept["config"]["model"]["options"]["weights"] == "theta"  # written out
     assert stale(tmp_path) == []
-    assert Shelf(Place(), tmp_path, tmp_path / "work").find(config) == kept
+    assert Shelf(Placement(), tmp_path, tmp_path / "work").find(config) == kept
 
 
 def test_migration_overwrites_nothing(tmp_path: Path) -> None:

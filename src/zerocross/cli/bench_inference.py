@@ -40,8 +40,9 @@ def command(
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross.bench.inference import CASES, measure
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
     from zerocross.runtime.team import processors
-    from zerocross.train.record import provenance, write_json
 
     if max(threads) > processors():
         raise ValueError(f"--threads {max(threads)}: this machine offers {processors()}")

@@ -88,11 +88,11 @@ def command(
         console.print(f"replaces the earlier comparison {_names(files)}", soft_wrap=True, markup=False)
 
     from zerocross.experiments.cache import Interrupted, run_all
-    from zerocross.train import Place
+    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
-    place = Place(str(data_dir.resolve()) if data_dir else None)
+    place = Placement(str(data_dir.resolve()) if data_dir else None)
     try:
         ended = run_all(configs, place, results, work, show=not quiet, jobs=jobs, keep=keep)
     except Interrupted as stopped:
@@ -144,8 +144,7 @@ def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console
     from rich.table import Table
 
     from zerocross.experiments import compare_picture, compare_text
-    from zerocross.files import write_text
-    from zerocross.train.record import write_json
+    from zerocross.files import write_json, write_text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in compare_text.header(summary):

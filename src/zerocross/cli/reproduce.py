@@ -44,9 +44,9 @@ def command(
     """
     from rich.console import Console
 
+    from zerocross.checks import check_choice
     from zerocross.experiments import registry
     from zerocross.experiments.artefact import SCALES
-    from zerocross.nn.checks import check_choice
 
     console = Console(highlight=False)
     check_choice("scale", scale, SCALES)
@@ -59,10 +59,10 @@ def command(
     chosen = list(registry.ARTEFACTS.values()) if name == "all" else [registry.get(name)]
 
     from zerocross.experiments.session import Session
-    from zerocross.train import Place
+    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    place = Place(str(data_dir.resolve()) if data_dir else None)
+    place = Placement(str(data_dir.resolve()) if data_dir else None)
     return _all(chosen, asked, Session(place, out, work, jobs=jobs, show=not quiet), console)
 
 

@@ -23,7 +23,7 @@ def name_of(config: Config) -> str:
 
 def run_all(
     configs: Iterable[Config],
-    place: train.Place,
+    place: train.Placement,
     results: Path,
     work: Path,
     *,
@@ -85,7 +85,7 @@ def one_by_one(todo: Sequence[Config], shelf: Shelf, progress: Progress, jobs: i
     return outcomes
 
 
-def check_all(todo: Sequence[Config], place: train.Place) -> None:
+def check_all(todo: Sequence[Config], place: train.Placement) -> None:
     """Refuse, before the first run, what one of them would refuse later; data that are missing, too."""
     sources = {str(config.data): config for config in todo}
     for source, first in sources.items():

@@ -14,8 +14,7 @@ from zerocross.experiments.artefact import Artefact, Claim, Data, Scale, Setting
 from zerocross.experiments.session import Session
 from zerocross.optim import split_params
 from zerocross.train.build import build_model
-from zerocross.train.config import Config, Stage, to_dict
-from zerocross.train.config import Data as DataConfig
+from zerocross.train.config import Config, DataConfig, Stage, to_dict
 
 GAMMA = 0.1
 ALPHAS = (1e-3, 1e-2, 5e-2)

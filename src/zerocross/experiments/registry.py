@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from zerocross.checks import check_choice
 from zerocross.experiments import (
     appendix,
     fig2,
@@ -19,7 +20,6 @@ from zerocross.experiments import (
     table3,
 )
 from zerocross.experiments.artefact import Artefact
-from zerocross.nn.checks import check_choice
 
 ARTEFACTS: Mapping[str, Artefact] = MappingProxyType(
     {

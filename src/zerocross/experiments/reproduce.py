@@ -11,7 +11,8 @@ from typing import Any
 
 from zerocross.experiments.artefact import Artefact, Scale
 from zerocross.experiments.session import Session
-from zerocross.train.record import provenance, write_json
+from zerocross.files import write_json
+from zerocross.provenance import provenance
 
 KIND = "zerocross reproduce"  # tells our files from others
 

@@ -16,11 +16,12 @@ from filelock import FileLock
 from zerocross import train
 from zerocross.experiments.objective import Reader, Training
 from zerocross.experiments.shelf import read_result
+from zerocross.files import write_json
+from zerocross.provenance import provenance
 from zerocross.train.config import Config, from_dict, to_dict
-from zerocross.train.record import provenance, write_json
 
 if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
-    from zerocross.tune import Plan
+    from zerocross.tune import StudyPlan
 
 Result = dict[str, Any]
 _PARTS = ("hash", "search", "outcomes", "seconds", "provenance")
@@ -55,11 +56,11 @@ class Search:
         return dataclasses.replace(self.base, seed=self.seed)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> StudyPlan:
         """As a study has it."""
-        from zerocross.tune import Plan, spaces
+        from zerocross.tune import StudyPlan, spaces
 
-        return Plan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
+        return StudyPlan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
 
     @property
     def hash(self) -> str:

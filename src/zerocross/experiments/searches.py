@@ -24,7 +24,7 @@ from zerocross.train.config import build_part
 
 
 def run_searches(
-    searches: Sequence[Search], place: train.Place, results: Path, work: Path, *, jobs: int = 1, show: bool = True
+    searches: Sequence[Search], place: train.Placement, results: Path, work: Path, *, jobs: int = 1, show: bool = True
 ) -> list[Result]:
     """The results of all searches, in their order.
 
@@ -49,7 +49,7 @@ def run_searches(
     jobs = max(1, min(jobs, len(todo)))
     desk = _Desk(shelf, place, tuple(searches), jobs, show)
     desk.say(f"{len(searches)} searches: {len(searches) - len(todo)} in {results} already, {len(todo)} to do")
-    ended: list[workers.Ended] = []
+    ended: list[workers.WorkerExit] = []
     try:
         if jobs == 1:
             with workers.stoppable():
@@ -74,7 +74,7 @@ class _Desk:
     """Where a process makes searches and says how far all of them are."""
 
     shelf: SearchShelf
-    place: train.Place
+    place: train.Placement
     searches: tuple[Search, ...]
     jobs: int
     show: bool
@@ -149,7 +149,7 @@ def seconds_left(searches: Sequence[Search], results: Sequence[Result | None]) -
 def _work_in_a_process(values: Mapping[str, Any]) -> None:
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     shelf = SearchShelf(*map(Path, values["shelf"]))
-    place = build_part(train.Place, values["place"], "place.")
+    place = build_part(train.Placement, values["place"], "place.")
     _Desk(shelf, place, tuple(map(search_from, values["searches"])), values["jobs"], values["show"]).work()
 
 

@@ -13,8 +13,8 @@ from zerocross import train
 from zerocross.experiments.cache import run_all
 from zerocross.experiments.shelf import Shelf
 from zerocross.experiments.stale import check_revisions
+from zerocross.files import write_json
 from zerocross.train.config import ENGINE_REVISION, Config
-from zerocross.train.record import write_json
 
 Groups = Mapping[str, Sequence[Config]]
 Result = dict[str, Any]
@@ -32,7 +32,7 @@ class Session:
         show: Progress on the terminal.
     """
 
-    place: train.Place
+    place: train.Placement
     out: Path
     work: Path
     jobs: int = 1

@@ -13,9 +13,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from zerocross import train
+from zerocross.files import write_json
 from zerocross.train.config import Config, build_part, from_dict, to_dict
 from zerocross.train.folder import read_json
-from zerocross.train.record import write_json
 
 _PARTS = ("hash", "config", "evaluated_on", "data", "final", "history", "ff_ratio", "seconds", "provenance")
 
@@ -54,7 +54,7 @@ class Shelf:
         keep: Keep the run folder (weights, metrics) of a finished run, too.
     """
 
-    place: train.Place
+    place: train.Placement
     results: Path
     work: Path
     keep: bool = False
@@ -110,7 +110,7 @@ class Shelf:
 
 def shelf_from(values: Mapping[str, Any]) -> Shelf:
     """The Shelf of such a dict."""
-    place = build_part(train.Place, values["place"], "place.")
+    place = build_part(train.Placement, values["place"], "place.")
     return Shelf(place, Path(values["results"]), Path(values["work"]), values["keep"])
 
 

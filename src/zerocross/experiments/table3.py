@@ -16,8 +16,7 @@ from zerocross.experiments.artefact import Artefact, Claim, Data, NotReady, Scal
 from zerocross.experiments.session import Session
 from zerocross.optim import split_params
 from zerocross.train import recipes
-from zerocross.train.config import Config, Stage, Task, to_dict
-from zerocross.train.config import Data as DataConfig
+from zerocross.train.config import Config, DataConfig, Stage, TaskConfig, to_dict
 
 OURS = "ReActNet-A, filter"
 # Method -> steps, top-1, top-5, as the paper's Table 3 has them; all but the filter's are cited there.
@@ -45,7 +44,7 @@ def config(scale: Scale) -> Config:
     recipe = dataclasses.replace(recipes.get("imagenet-reactnet-a").config, precision="32")
     if scale == "paper":
         return dataclasses.replace(recipe, processes=3, task=dataclasses.replace(recipe.task, teacher_weights=TEACHER))
-    small = {"task": Task(), "compile": "off", "log_every": 1}
+    small = {"task": TaskConfig(), "compile": "off", "log_every": 1}
     if scale == "reduced":
         images = DataConfig("imagenet", options={"reader": "pillow"})
         return dataclasses.replace(recipe, data=images, stages=(Stage(2),), batch_size=10, **small)
