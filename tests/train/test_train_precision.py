@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from zerocross import data, train
-from zerocross.experiments.cache import run_all
+from zerocross.sweep.trainings import run_all
 from zerocross.train.precision import best, settled
 from zerocross.train.recipes import RECIPES
 

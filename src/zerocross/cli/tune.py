@@ -17,7 +17,7 @@ from zerocross.checks import one_line
 from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
-    from zerocross.experiments.objective import Training
+    from zerocross.sweep.objective import Training
     from zerocross.tune import Outcome, Study, StudyPlan
 
 STORAGE = "sqlite:///runs/tune.db"
@@ -123,7 +123,7 @@ def _need_packages() -> None:
 
 
 def _objective(plan: StudyPlan, data_dir: str | None) -> Training:
-    from zerocross.experiments.objective import Reader, Training
+    from zerocross.sweep.objective import Reader, Training
     from zerocross.train import Placement, from_dict
 
     return Training(from_dict(plan.about["config"]), Reader(Placement(data_dir)), prune=plan.prune)
@@ -224,8 +224,8 @@ def _write_best(study: Study, best: Outcome, out: Path) -> Path:
     """The best settings as a recipe file: a config that evaluates on test data, as the recipe does."""
     import dataclasses
 
-    from zerocross.experiments.objective import applied
     from zerocross.files import write_text
+    from zerocross.sweep.objective import applied
     from zerocross.train import from_dict, to_dict
 
     name = f"{study.name}-trial{best.number}"
