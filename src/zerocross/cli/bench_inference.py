@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from zerocross.bench.inference import Claim, InferenceTimes
+    from zerocross.bench.inference import Target, InferenceTimes
 
 
 def command(
@@ -110,7 +110,7 @@ def _print(console: Console, times: InferenceTimes) -> None:
         console.print(_verdict(claim), soft_wrap=True)
 
 
-def _verdict(claim: Claim) -> str:
+def _verdict(claim: Target) -> str:
     bound = "at least" if claim.at_least else "at most"
     return f"{claim.text}: {claim.value:.2f}, target {bound} {claim.limit:g}: {'met' if claim.met else 'missed'}"
 
