@@ -13,33 +13,32 @@ ROOT = Path(zerocross.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # part -> the parts that it may import. A new part gets a row here, and so a place in the design.
-LEAVES = {"extras", "files", "compiler"}
+PLAIN = {"checks", "extras", "files", "tables"}  # leaves that need no torch
+LEAVES = PLAIN | {"compiler", "memory", "provenance"}
 NETWORKS = {"filters", "nn", "data", "models", "optim", "methods", "train"}
 ARROWS = {
-    "extras": set(),
+    **{leaf: set() for leaf in LEAVES},
     "needs_torch": {"extras"},
-    "files": set(),
-    "compiler": set(),
     "filters": set(),
-    "nn": {"needs_torch"},
-    "data": {"files", "extras"},
-    "models": {"nn", "needs_torch"},
+    "nn": PLAIN | {"needs_torch"},
+    "data": PLAIN,
+    "models": PLAIN | {"nn", "needs_torch"},
     "optim": {"filters", "compiler", "needs_torch"},
-    "methods": {"optim", "nn"},
+    "methods": PLAIN | {"optim", "nn"},
     "train": LEAVES | (NETWORKS - {"train"}),
-    "runtime": {"files", "extras"},
-    "deploy": {"files", "extras", "nn", "data", "runtime"},
-    "tune": {"files"},
-    "sweep": {"files", "nn", "data", "models", "train", "tune"},
-    "figures": {"files"},
-    "paper": {"figures", "sweep"} | NETWORKS,
-    "suite": {"files", "methods", "train", "sweep"},
-    "report": {"files", "figures"},
-    "bench": {"files", "compiler", "deploy", "runtime", "tune", "sweep"} | NETWORKS,
+    "runtime": PLAIN,
+    "deploy": PLAIN | {"nn", "data", "runtime"},
+    "tune": PLAIN,
+    "sweep": LEAVES | {"nn", "data", "models", "train", "tune"},
+    "figures": PLAIN,
+    "paper": LEAVES | NETWORKS | {"figures", "sweep"},
+    "suite": LEAVES | {"methods", "train", "sweep"},
+    "report": PLAIN | {"figures"},
+    "bench": LEAVES | NETWORKS | {"deploy", "runtime", "tune", "sweep"},
     "cli": LEAVES | NETWORKS | {"runtime", "deploy", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "figures", "report"}
+WITHOUT_TORCH = PLAIN | {"filters", "runtime", "figures", "report"}
 READS_ENVIRONMENT = {"cli", "sweep"}
 
 

@@ -207,7 +207,7 @@ def test_training_that_diverges_counts_as_nothing_right(monkeypatch: pytest.Monk
         raise train.RunError("training has diverged")
 
     config = train.changed(train.RECIPES["digits"].config, {"model.options.width": "4"})
-    objective = Training(config, Reader(train.Place()))
+    objective = Training(config, Reader(train.Placement()))
     monkeypatch.setattr(train, "fit", diverged)
     assert objective({"optimizer.alpha": 1e-3}, lambda *_: None) == 0.0
 

@@ -132,7 +132,7 @@ def test_exact_loop_sees_a_difference_where_there_is_one() -> None:
 
 
 def test_session_makes_a_part_once(tmp_path: Path) -> None:
-    session = Session(train.Place(), tmp_path, tmp_path / "work", show=False)
+    session = Session(train.Placement(), tmp_path, tmp_path / "work", show=False)
     assert session.once("part", {"a": 1}, lambda: {"made": (1, 2)}) == {"made": [1, 2]}
     assert session.once("part", {"a": 1}, lambda: pytest.fail("made again")) == {"made": [1, 2]}
     assert session.once("part", {"a": 2}, lambda: 3) == 3
@@ -143,7 +143,7 @@ def test_session_makes_a_part_once(tmp_path: Path) -> None:
 
 
 def test_cost_is_less_by_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(train.Place(), tmp_path, tmp_path, show=False)
+    session = Session(train.Placement(), tmp_path, tmp_path, show=False)
     configs = list(every("smoke").values())
     whole = cost.estimate(configs, session.cache, session.place)
     assert (whole.runs, whole.there) == (len(configs), 0)

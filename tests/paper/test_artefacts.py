@@ -28,7 +28,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     """One folder for all tests, and for all processes of a parallel run, which share what each has trained."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "reproduced"
-    return Session(train.Place(), home, home / "work", show=False)
+    return Session(train.Placement(), home, home / "work", show=False)
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +141,7 @@ def test_failed_runs_are_named_after_all_have_been_tried(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(train, "begin", fail)
     with pytest.raises(train.RunError, match=r"3 of 3 runs failed: alpha 0\.001: training has diverged"):
-        make(ARTEFACTS["fig5"], "smoke", Session(train.Place(), tmp_path, tmp_path / "work", show=False))
+        make(ARTEFACTS["fig5"], "smoke", Session(train.Placement(), tmp_path, tmp_path / "work", show=False))
     assert len(tried) == 3
     assert not list(tmp_path.glob("fig5*"))
 

@@ -112,4 +112,4 @@ def test_scales_have_as_many_searches_as_asked() -> None:
 def test_without_optuna_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(NotReady, match=r"pip install 'zerocross\[tune\]'"):
-        fig8.run("smoke", Session(train.Place(), tmp_path, tmp_path / "work", show=False))
+        fig8.run("smoke", Session(train.Placement(), tmp_path, tmp_path / "work", show=False))

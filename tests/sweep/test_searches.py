@@ -41,7 +41,7 @@ Trained = list[train.Config]
 
 def made(wanted: list[Search], folder: Path, jobs: int = 1) -> list[dict[str, Any]]:
     cache = RunCache(folder / "results", folder / "work")
-    return run_searches(wanted, train.Place(), cache, Execution(jobs), show=False)
+    return run_searches(wanted, train.Placement(), cache, Execution(jobs), show=False)
 
 
 def outcomes(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -218,7 +218,7 @@ def test_two_jobs_give_what_one_gives(tmp_path: Path) -> None:
 
 def test_time_left_is_judged_by_searches_of_the_same_kind() -> None:
     one, other, longer, tpe = (
-        _job(search, train.Place())
+        _job(search, train.Placement())
         for search in (ONE, OTHER, dataclasses.replace(ONE, seed=4, trials=10), dataclasses.replace(ONE, sampler="tpe"))
     )
     assert seconds_left([one, other], [], {}) is None

@@ -15,7 +15,7 @@ from zerocross.suite.compare import summarise
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.stale import check_revisions, migrate, missing_runs, present_runs, stale
 from zerocross.sweep.trainings import training
-from zerocross.train import Config, Place, to_dict
+from zerocross.train import Config, Placement, to_dict
 from zerocross.train.config import resolved
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -47,10 +47,10 @@ def test_a_result_of_another_revision_is_listed_and_not_served(
     other = write(tmp_path, Config(method="bop"))
     cache = RunCache(tmp_path, tmp_path / "work")
     assert stale(tmp_path) == []
-    assert cache.find(training(config, Place())) == result
+    assert cache.find(training(config, Placement())) == result
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
     monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
-    assert cache.find(training(config, Place())) is None
+    assert cache.find(training(config, Placement())) is None
     (found,) = stale(tmp_path)
     assert (found.method, found.reason, found.migratable) == ("filter", "method revision 1, now 7", False)
     monkeypatch.setattr("sys.argv", ["zerocross", "runs", str(tmp_path), "--stale"])
@@ -76,7 +76,7 @@ def test_new_fields_rename_a_result_and_keep_what_it_says(tmp_path: Path) -> Non
     assert kept["final"] == result["final"]
     assert kept["config"]["model"]["options"]["weights"] == "theta"  # written out
     assert stale(tmp_path) == []
-    assert RunCache(tmp_path, tmp_path / "work").find(training(config, Place())) == kept
+    assert RunCache(tmp_path, tmp_path / "work").find(training(config, Placement())) == kept
 
 
 def test_migration_overwrites_nothing(tmp_path: Path) -> None:

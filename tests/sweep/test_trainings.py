@@ -50,7 +50,7 @@ def cached(folder: Path, *, keep: bool = False) -> RunCache:
 
 
 def runs(configs: list[Config], folder: Path, *, keep: bool = False, jobs: int = 1) -> list[dict[str, Any]]:
-    return run_all(configs, train.Place(), cached(folder, keep=keep), Execution(jobs), show=False)
+    return run_all(configs, train.Placement(), cached(folder, keep=keep), Execution(jobs), show=False)
 
 
 def figures(result: dict[str, Any]) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def test_wrong_numbers_of_processes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs is 0"):
         runs([small()], tmp_path, jobs=0)
     with pytest.raises(ValueError, match="one device each"):
-        run_all([small()], train.Place(devices=2), cached(tmp_path))
+        run_all([small()], train.Placement(devices=2), cached(tmp_path))
 
 
 def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: P
         copied(shelved, tmp_path)
         other.release()
 
-    result = cached(tmp_path).finish(training(config, train.Place()), show=False, say=other_finishes)
+    result = cached(tmp_path).finish(training(config, train.Placement()), show=False, say=other_finishes)
     assert "another process is at this run" in said[0]
     assert result == json.loads((shelved / "results" / f"{config.hash}.json").read_text(encoding="utf-8"))
     assert not (tmp_path / "work" / config.hash).exists()
@@ -312,7 +312,7 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
     try:
         one = runs([small(), diverging()], tmp_path / "one")
         torch.set_num_threads(2)  # of which two processes get one each
-        two = run_all([small(), diverging()], train.Place(), cached(tmp_path / "two"), Execution(jobs=2))
+        two = run_all([small(), diverging()], train.Placement(), cached(tmp_path / "two"), Execution(jobs=2))
     finally:
         torch.set_num_threads(threads)
     assert figures(one[0]) == figures(two[0])
@@ -326,7 +326,7 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
 
 def answered(folder: Path, **answer: Any) -> Handle:
     """A job in another process that has ended so."""
-    job = training(small(), train.Place())
+    job = training(small(), train.Placement())
     folder.mkdir()
     if answer:
         (folder / f"{job.key}.answer.json").write_text(json.dumps(answer))
@@ -394,7 +394,7 @@ def finished(config: Config, seconds: float) -> dict[str, Any]:
 
 
 def job(config: Config) -> Job:
-    return training(config, train.Place())
+    return training(config, train.Placement())
 
 
 def test_time_left_goes_by_the_runs_most_alike() -> None:

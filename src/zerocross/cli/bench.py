@@ -43,7 +43,8 @@ def optimizer(
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross.bench.optimizer import measure
-    from zerocross.train.record import provenance, write_json
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
 
     console = Console(highlight=False, markup=False)
     say = Console(stderr=True, highlight=False).print

@@ -36,7 +36,8 @@ def command(
     import torch
 
     from zerocross.bench.train import TARGET_INPUT, TARGET_LOOP, TARGET_TWIN, measure
-    from zerocross.train.record import provenance, write_json
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
 
     torch.set_num_threads(threads)
     console = Console(highlight=False)

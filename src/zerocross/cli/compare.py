@@ -93,11 +93,11 @@ def command(
     from zerocross.sweep.cache import RunCache
     from zerocross.sweep.execute import Interrupted
     from zerocross.sweep.trainings import run_all
-    from zerocross.train import Place
+    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
-    place = Place(str(data_dir.resolve()) if data_dir else None)
+    place = Placement(str(data_dir.resolve()) if data_dir else None)
     try:
         ended = run_all(configs, place, RunCache(results, work, keep), execution, show=not quiet)
     except Interrupted as stopped:
@@ -148,9 +148,8 @@ def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console
     from rich import box
     from rich.table import Table
 
-    from zerocross.files import write_text
+    from zerocross.files import write_json, write_text
     from zerocross.suite import compare_picture, compare_text
-    from zerocross.train.record import write_json
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in compare_text.header(summary):

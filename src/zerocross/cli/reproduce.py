@@ -46,7 +46,7 @@ def command(
     """
     from rich.console import Console
 
-    from zerocross.nn.checks import check_choice
+    from zerocross.checks import check_choice
     from zerocross.paper import registry
     from zerocross.paper.artefact import SCALES
 
@@ -61,10 +61,10 @@ def command(
     chosen = list(registry.ARTEFACTS.values()) if name == "all" else [registry.get(name)]
 
     from zerocross.paper.session import Session
-    from zerocross.train import Place
+    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    place = Place(str(data_dir.resolve()) if data_dir else None)
+    place = Placement(str(data_dir.resolve()) if data_dir else None)
     return _all(chosen, asked, Session(place, out, work, execution, show=not quiet), console)
 
 

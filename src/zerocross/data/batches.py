@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zerocross.data.augment import AUGMENTS, augmented, normalised
-from zerocross.data.order import AUGMENT, Plan, derived_seed, epoch_order
+from zerocross.data.order import AUGMENT, BatchPlan, derived_seed, epoch_order
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Split:
 class Batches:
     """Normalised batches of a `Split`, a pure function of (seed, epoch, rank, batch index).
 
-    Samples are ordered by one permutation per (seed, epoch), shared by all ranks; batches are cut as `Plan` says. Draws
-    for augmentation come from a generator seeded anew for each batch, so an epoch entered at batch k continues exactly
-    as if it had run from 0.
+    Samples are ordered by one permutation per (seed, epoch), shared by all ranks; `BatchPlan` cuts it into batches. The
+    generator for augmentation is reseeded for each batch, so an epoch entered at batch k continues exactly as if it had
+    run from 0.
 
     Args:
         split: the samples; moved to `device` once, here.
@@ -111,7 +111,7 @@ class Batches:
             raise ValueError(f"augment {augment!r} is unknown here; choose one of {', '.join(AUGMENTS)}")
         if augment != "none" and split.inputs.ndim != 4:
             raise ValueError(f"augment {augment!r} needs (N, C, H, W), got inputs of shape {tuple(split.inputs.shape)}")
-        self.plan = Plan(len(split), batch_size, rank, world_size, drop_last)
+        self.plan = BatchPlan(len(split), batch_size, rank, world_size, drop_last)
         self.seed, self.augment, self.shuffle = seed, augment, shuffle
         self.mean, self.std = tuple(mean), tuple(std)
         self.inputs, self.targets = split.inputs.to(device), split.targets.to(device)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerocross.data.image_batches import AHEAD, AREA, ATTEMPTS, RATIO, SIZE, Finish, read_image
-from zerocross.data.order import AUGMENT, CROP, Plan, derived_seed, epoch_order
+from zerocross.data.image_batches import AHEAD, AREA, ATTEMPTS, RATIO, SIZE, DeviceTransform, read_image
+from zerocross.data.order import AUGMENT, CROP, BatchPlan, derived_seed, epoch_order
 
 # An optional package whose names are made at run time: a type checker can follow neither.
 dali: Any = import_module("nvidia.dali")
@@ -35,7 +35,7 @@ class DaliBatches:
     resumable = False
 
     def __init__(
-        self, files: Sequence[str], targets: Tensor, plan: Plan, seed: int, finish: Finish, workers: int
+        self, files: Sequence[str], targets: Tensor, plan: BatchPlan, seed: int, finish: DeviceTransform, workers: int
     ) -> None:
         self.files, self.targets, self.plan, self.seed = files, targets, plan, seed
         self.finish, self.workers = finish, workers

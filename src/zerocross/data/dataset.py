@@ -26,7 +26,7 @@ class BatchStream(Protocol):
         ...
 
 
-class Part(Protocol):
+class Samples(Protocol):
     """One part of a dataset: a `Split` in memory, or files read as they are needed.
 
     A part may offer `fingerprint() -> bytes`, a digest that other samples do not share; its targets stand in for it.
@@ -79,8 +79,8 @@ class Dataset:
     """
 
     name: str
-    train: Part
-    evaluation: Part
+    train: Samples
+    evaluation: Samples
     evaluated_on: str
     num_classes: int
     class_names: tuple[str, ...]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zerocross.data.augment import lighting, normalised, random_flips
-from zerocross.data.order import AUGMENT, CROP, Plan, derived_seed, epoch_order
+from zerocross.data.order import AUGMENT, CROP, BatchPlan, derived_seed, epoch_order
 
 try:
     from PIL import Image
@@ -30,7 +30,7 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
-class Finish:
+class DeviceTransform:
     """From decoded bytes to a batch, on the device: flip, lighting, normalisation; one for both readers.
 
     Args:
@@ -77,9 +77,9 @@ class ImageBatches:
         self,
         files: Sequence[str],
         targets: Tensor,
-        plan: Plan,
+        plan: BatchPlan,
         seed: int,
-        finish: Finish,
+        finish: DeviceTransform,
         workers: int,
         *,
         shuffle: bool,

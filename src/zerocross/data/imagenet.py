@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from zerocross.data.dataset import BatchStream, Dataset
-from zerocross.data.image_batches import SIZE, Finish, ImageBatches
+from zerocross.data.image_batches import SIZE, DeviceTransform, ImageBatches
 from zerocross.data.layout import imagenet_folder, required
-from zerocross.data.order import Plan
+from zerocross.data.order import BatchPlan
 from zerocross.data.splits import held_out
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -68,9 +68,9 @@ class ImageFiles:
         """Random crops, flips and lighting for training; resize 256, centre crop 224, each file once, otherwise."""
         if augment not in AUGMENTS:
             raise ValueError(f"augment {augment!r} is unknown for image files; choose one of {', '.join(AUGMENTS)}")
-        plan = Plan(len(self), batch_size, rank, world_size, drop_last=training)
+        plan = BatchPlan(len(self), batch_size, rank, world_size, drop_last=training)
         random_crops = training and augment == "resized-crop"
-        finish = Finish(random_crops, tuple(mean), tuple(std), torch.device(device), channels_last)
+        finish = DeviceTransform(random_crops, tuple(mean), tuple(std), torch.device(device), channels_last)
         if random_crops and self.reader == "dali":
             from zerocross.data.dali import DaliBatches
 

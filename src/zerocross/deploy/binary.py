@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from zerocross.deploy.steps import Program, Step
+from zerocross.deploy.steps import Step, StepGraph
 from zerocross.nn.sign import sign
 
 LAYERS = ("conv2d", "linear")
@@ -33,7 +33,7 @@ def split(weight: Tensor) -> tuple[Tensor, Tensor] | None:
     return torch.where(weight >= 0, 1.0, -1.0), scale
 
 
-def binary_layers(program: Program, model: nn.Module) -> Program:
+def binary_layers(program: StepGraph, model: nn.Module) -> StepGraph:
     """Turn layers with binary weights into binary ops, where their input is bits as well.
 
     A layer has binary weights if it says so (`binary_kinds`), or if they are nothing but -1 and +1. Its scale becomes
@@ -44,10 +44,10 @@ def binary_layers(program: Program, model: nn.Module) -> Program:
     for step in program.steps.values():
         for each in _layer(step, model, bits) if step.op in LAYERS else (step,):
             steps[each.name] = each
-    return Program(steps, program.output)
+    return StepGraph(steps, program.output)
 
 
-def bit_values(program: Program) -> set[str]:
+def bit_values(program: StepGraph) -> set[str]:
     """The names of the values that are bits: signs and thresholds, flattened or not."""
     found: set[str] = set()
     for step in program.steps.values():

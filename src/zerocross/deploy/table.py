@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from zerocross.deploy.steps import Step
-from zerocross.nn.tables import bytes_text, shape_text, text_table
 from zerocross.runtime.format import Graph, all_equal
+from zerocross.tables import bytes_text, shape_text, text_table
 
 
 @dataclass(frozen=True)

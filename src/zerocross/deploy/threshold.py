@@ -14,14 +14,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from zerocross.deploy.steps import Eager, Program, Step
+from zerocross.deploy.steps import Eager, Step, StepGraph
 
 BINARY = ("binary_conv2d", "binary_linear")
 PASSING = ("max_pool2d", "subsample", "flatten")  # what leaves sums sums
 MAX_TABLE = 1 << 26  # sums times channels that are tried
 
 
-def thresholds(program: Program) -> Program:
+def thresholds(program: StepGraph) -> StepGraph:
     """Fold every chain of elementwise steps between a binary layer and a sign, where nothing else uses its values."""
     uses = program.uses()
     limits = sum_limits(program)
@@ -48,7 +48,7 @@ def thresholds(program: Program) -> Program:
     return program.replaced(new, gone)
 
 
-def sum_limits(program: Program) -> dict[str, int]:
+def sum_limits(program: StepGraph) -> dict[str, int]:
     """K for each value that holds sums -K..K."""
     limits: dict[str, int] = {}
     for step in program.steps.values():
@@ -59,7 +59,7 @@ def sum_limits(program: Program) -> dict[str, int]:
     return limits
 
 
-def _chain(program: Program, sign: Step) -> tuple[list[Step], str]:
+def _chain(program: StepGraph, sign: Step) -> tuple[list[Step], str]:
     """The elementwise steps before a sign, first one first, and the value that goes into the first."""
     chain: list[Step] = []
     source = sign.inputs[0]

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from zerocross.checks import one_line
+
 BATCH = 2  # samples in the traced batch: not 1, which would fit every shape
 
 
@@ -54,7 +56,7 @@ def trace(model: nn.Module, input_size: Sequence[int]) -> Traced:
             exported = torch.export.export(model, (torch.zeros(BATCH, *size),), strict=False)
             exported = exported.run_decompositions({})  # in-place operations become plain ones; no other change
     except Exception as wrong:  # export raises whatever the model raises, and a dozen classes of its own
-        reason = " ".join(str(wrong).split())[:300]
+        reason = one_line(wrong, 300)
         raise ValueError(
             f"torch.export cannot trace the model on an input of shape {(BATCH, *size)}: {reason}"
         ) from wrong

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from zerocross.deploy.patterns import Match, aten_name, matches
-from zerocross.deploy.steps import Eager, Program, Step
+from zerocross.deploy.steps import Eager, Step, StepGraph
 from zerocross.deploy.trace import Traced, keeps_batch, module_path, sample_shape
 
 Made = str | list[Step]
@@ -63,7 +63,7 @@ class Context:
 Handler = Callable[[Context], Made]
 
 
-def translate(traced: Traced, handlers: Mapping[str, Handler]) -> Program:
+def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
     """The steps of a network; nothing is folded yet.
 
     Args:
@@ -88,7 +88,7 @@ def translate(traced: Traced, handlers: Mapping[str, Handler]) -> Program:
             names[node] = made[-1].name
         else:
             names[node] = made
-    return Program(steps, names[traced.result])
+    return StepGraph(steps, names[traced.result])
 
 
 def _made(context: Context, match: Match | None, handlers: Mapping[str, Handler]) -> Made:

@@ -15,14 +15,14 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
+from zerocross.checks import check_choice, did_you_mean
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import takes_fast_path
-from zerocross.nn.checks import check_choice, did_you_mean
 from zerocross.nn.flow import Example, Flow, guess_example, is_chain, trace, weight_layers
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear
 from zerocross.nn.relus import check_signs_vary, replace_relus
 from zerocross.nn.sign import sign
-from zerocross.nn.tables import text_table
+from zerocross.tables import text_table
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from zerocross import data, models
 from zerocross.optim import HybridOptimizer, Schedule, split_params
 from zerocross.optim.schedule import Shape
 from zerocross.train.build import Schedules, build_real
-from zerocross.train.config import Real
+from zerocross.train.config import RealConfig
 
 Build = Callable[[list[nn.Parameter]], Optimizer]
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -59,7 +59,7 @@ def signs(small: Small, weights: Literal["theta", "latent"], build: Build, **opt
         torch.manual_seed(small.seed)
         model = models.create("digits_net", weights=weights, width=small.width, **options).to(dtype)
     binary, real, no_decay = split_params(model)
-    optimizer = HybridOptimizer(build(binary), build_real(real, no_decay, Real(lr=0.05)), model)
+    optimizer = HybridOptimizer(build(binary), build_real(real, no_decay, RealConfig(lr=0.05)), model)
     schedules = Schedules(Schedule(small.shape, small.updates), Schedule("cosine", small.updates))
     batches = dataset.train_batches(small.batch, seed=small.seed)
     seen = np.empty((small.updates, sum(w.numel() for w in binary)), dtype=bool)

@@ -16,8 +16,7 @@ from zerocross.paper import curves, scales
 from zerocross.paper.artefact import Artefact, Claim, Content, Measured, Scale, Setting, Verdict, no_configs
 from zerocross.paper.session import Session
 from zerocross.train.build import build_model
-from zerocross.train.config import Config, Stage, to_dict
-from zerocross.train.config import Data as DataConfig
+from zerocross.train.config import Config, DataConfig, Stage, to_dict
 
 GAMMA = 0.1
 ALPHAS = (1e-3, 1e-2, 5e-2)

@@ -13,8 +13,7 @@ from zerocross.paper.session import Session
 from zerocross.sweep.job import Result
 from zerocross.sweep.searches import Search
 from zerocross.train import recipes
-from zerocross.train.config import Config, Model, Stage
-from zerocross.train.config import Data as Source
+from zerocross.train.config import Config, DataConfig, ModelConfig, Stage
 
 RUNS = {  # sampler -> searches of each space; the first is the one that claims are judged by
     "smoke": {"random": 2},
@@ -30,13 +29,13 @@ WIDTH, EPOCHS, BATCH = 16, 3, 64  # of the reduced scale; see settings()
 def base(scale: Scale) -> Config:
     """What the trials' settings change."""
     recipe = recipes.get("audiomnist-mlp").config
-    recipe = dataclasses.replace(recipe, data=Source("audiomnist", validate=True))
+    recipe = dataclasses.replace(recipe, data=DataConfig("audiomnist", validate=True))
     if scale == "paper":
         return recipe
     if scale == "reduced":
         return dataclasses.replace(
             recipe,
-            model=Model("audio_mlp", {"width": WIDTH}),
+            model=ModelConfig("audio_mlp", {"width": WIDTH}),
             stages=(Stage(EPOCHS),),
             batch_size=BATCH,
             compile="off",
@@ -44,8 +43,8 @@ def base(scale: Scale) -> Config:
         )
     return dataclasses.replace(
         recipes.get("digits").config,
-        data=Source("digits", validate=True),
-        model=Model("digits_net", {"width": 4}),
+        data=DataConfig("digits", validate=True),
+        model=ModelConfig("digits_net", {"width": 4}),
         stages=(Stage(1),),
         batch_size=128,
         compile="off",

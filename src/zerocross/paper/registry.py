@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from zerocross.nn.checks import check_choice
+from zerocross.checks import check_choice
 from zerocross.paper import appendix, fig2, fig3, fig4, fig5, fig6, fig7, fig8, table1, table2, table3
 from zerocross.paper.artefact import Artefact
 

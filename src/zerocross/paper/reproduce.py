@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from zerocross.figures.panel import panel_from, table_from
+from zerocross.files import write_json
 from zerocross.paper.artefact import Artefact, Content, Scale
 from zerocross.paper.session import Session
-from zerocross.train.record import provenance, write_json
+from zerocross.provenance import provenance
 
 KIND = "zerocross reproduce"  # tells our files from others
 

@@ -9,7 +9,7 @@ from typing import Any
 from zerocross.methods import Value
 from zerocross.paper.artefact import Scale, Setting
 from zerocross.train import recipes
-from zerocross.train.config import Config, Data, Model, Real, Stage
+from zerocross.train.config import Config, DataConfig, ModelConfig, RealConfig, Stage
 from zerocross.train.variants import with_method
 
 ALPHA = 1e-5  # lr * weight decay of the paper's analyses: 0.1 * 1e-4
@@ -25,7 +25,7 @@ def base(scale: Scale) -> Config:
     if scale == "reduced":
         return dataclasses.replace(
             recipe,
-            data=Data("cifar10", validate=True, options={"train_size": TRAIN_SIZE}),
+            data=DataConfig("cifar10", validate=True, options={"train_size": TRAIN_SIZE}),
             stages=(Stage(6),),
             batch_size=128,
             compile="on",
@@ -34,9 +34,9 @@ def base(scale: Scale) -> Config:
     return dataclasses.replace(
         recipe,
         recipe="digits",
-        data=Data("digits"),
-        model=Model("digits_net", {"width": 8}),
-        real=Real(lr=0.05),
+        data=DataConfig("digits"),
+        model=ModelConfig("digits_net", {"width": 8}),
+        real=RealConfig(lr=0.05),
         stages=(Stage(3),),
         batch_size=64,
         compile="off",

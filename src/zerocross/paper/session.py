@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocross import train
+from zerocross.files import write_json
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.execution import Execution
 from zerocross.sweep.job import Result
@@ -17,7 +18,6 @@ from zerocross.sweep.searches import Search, run_searches
 from zerocross.sweep.stale import check_revisions
 from zerocross.sweep.trainings import run_all, training
 from zerocross.train.config import ENGINE_REVISION, Config
-from zerocross.train.record import write_json
 
 Groups = Mapping[str, Sequence[Config]]
 
@@ -34,7 +34,7 @@ class Session:
         show: Progress on the terminal.
     """
 
-    place: train.Place
+    place: train.Placement
     out: Path
     work: Path
     execution: Execution = field(default_factory=Execution)

@@ -18,8 +18,7 @@ from zerocross.paper import curves, scales
 from zerocross.paper.artefact import Artefact, Claim, Content, Measured, NotReady, Scale, Setting, Verdict, no_configs
 from zerocross.paper.session import Session
 from zerocross.train import recipes
-from zerocross.train.config import Config, Stage, Task, to_dict
-from zerocross.train.config import Data as DataConfig
+from zerocross.train.config import Config, DataConfig, Stage, TaskConfig, to_dict
 
 OURS = "ReActNet-A, filter"
 # Method -> steps, top-1, top-5, as the paper's Table 3 has them; all but the filter's are cited there.
@@ -47,7 +46,7 @@ def config(scale: Scale) -> Config:
     recipe = dataclasses.replace(recipes.get("imagenet-reactnet-a").config, precision="32")
     if scale == "paper":
         return dataclasses.replace(recipe, processes=3, task=dataclasses.replace(recipe.task, teacher_weights=TEACHER))
-    small = {"task": Task(), "compile": "off", "log_every": 1}
+    small = {"task": TaskConfig(), "compile": "off", "log_every": 1}
     if scale == "reduced":
         images = DataConfig("imagenet", options={"reader": "pillow"})
         return dataclasses.replace(recipe, data=images, stages=(Stage(2),), batch_size=10, **small)

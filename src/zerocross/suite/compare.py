@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from zerocross import methods
+from zerocross.provenance import provenance
 from zerocross.sweep.stale import check_revisions
 from zerocross.train import assign, recipes
 from zerocross.train.config import Config
-from zerocross.train.record import provenance
 from zerocross.train.variants import with_epochs, with_method
 
 KIND = "zerocross compare"  # tells our files from others

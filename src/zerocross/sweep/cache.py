@@ -10,9 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from zerocross.files import write_json
 from zerocross.sweep.job import Job, Result
 from zerocross.train.folder import read_json
-from zerocross.train.record import write_json
 
 _POLL = 1.0  # seconds between two attempts to get a lock that another process holds
 

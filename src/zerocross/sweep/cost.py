@@ -44,7 +44,7 @@ class Cost:
     seconds: float
 
 
-def estimate(configs: Sequence[Config], cache: RunCache, place: train.Place, parallel: int = 1) -> Cost:
+def estimate(configs: Sequence[Config], cache: RunCache, place: train.Placement, parallel: int = 1) -> Cost:
     """What configs will cost, all of them together, `parallel` at a time."""
     due = [config for config in configs if cache.find(training(config, place)) is None]
     known = _finished(cache) if due else []

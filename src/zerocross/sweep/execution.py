@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zerocross.nn.checks import check_choice
+from zerocross.checks import check_choice
 
 CLUSTERS = ("local", "slurm")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")

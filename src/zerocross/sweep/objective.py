@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from zerocross import train
 from zerocross.train.build import check
-from zerocross.train.config import Config
-from zerocross.train.config import Data as Source
+from zerocross.train.config import Config, DataConfig
 from zerocross.train.task import load_teacher
 
 if TYPE_CHECKING:  # Optuna is an extra
     from zerocross.data.dataset import Dataset
-    from zerocross.tune import Report, Space
+    from zerocross.tune import Report, SearchSpace
     from zerocross.tune.space import Settings
 
 
@@ -23,9 +22,9 @@ class Reader:
         place: Where the data are.
     """
 
-    def __init__(self, place: train.Place) -> None:
+    def __init__(self, place: train.Placement) -> None:
         self.place = place
-        self._read: tuple[Source, Dataset] | None = None
+        self._read: tuple[DataConfig, Dataset] | None = None
 
     def __call__(self, config: Config) -> Dataset:
         """The data of a run."""
@@ -64,7 +63,7 @@ class Training:
         except train.RunError:  # training has diverged: as bad as settings can be
             return 0.0
 
-    def check(self, space: Space) -> None:
+    def check(self, space: SearchSpace) -> None:
         """Refuse a space that a run would refuse, before there is a study."""
         for settings in space.probes():
             try:

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocross import train
+from zerocross.provenance import provenance
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.execute import run_jobs
 from zerocross.sweep.execution import Execution
 from zerocross.sweep.job import Job, Kind, Known, Result
 from zerocross.sweep.objective import Reader, Training
 from zerocross.train.config import Config, build_part, from_dict, to_dict
-from zerocross.train.record import provenance
 
 if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
-    from zerocross.tune import Plan
+    from zerocross.tune import StudyPlan
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Search:
         return dataclasses.replace(self.base, seed=self.seed)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> StudyPlan:
         """As a study has it."""
-        from zerocross.tune import Plan, spaces
+        from zerocross.tune import StudyPlan, spaces
 
-        return Plan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
+        return StudyPlan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
 
     @property
     def hash(self) -> str:
@@ -84,7 +84,7 @@ def search_from(values: Mapping[str, Any]) -> Search:
 
 def run_searches(
     searches: Sequence[Search],
-    place: train.Place,
+    place: train.Placement,
     cache: RunCache,
     execution: Execution | None = None,
     *,
@@ -114,7 +114,7 @@ def run_searches(
     return results
 
 
-def check_all(searches: Sequence[Search], place: train.Place) -> None:
+def check_all(searches: Sequence[Search], place: train.Placement) -> None:
     """Refuse, before the first search, what one of them would refuse later; data that are missing, too."""
     read = Reader(place)
     kinds = {(search.label, dataclasses.replace(search.base, seed=0).hash): search for search in searches}
@@ -122,7 +122,7 @@ def check_all(searches: Sequence[Search], place: train.Place) -> None:
         Training(search.config, read).check(search.plan.space)
 
 
-def _job(search: Search, place: train.Place) -> Job:
+def _job(search: Search, place: train.Placement) -> Job:
     payload = {"search": search.to_dict(), "place": dataclasses.asdict(place)}
     return Job(search.hash, KIND, f"{search.label}, seed {search.seed}", payload)
 
@@ -144,7 +144,7 @@ def _work(job: Job, folder: Path, show: bool) -> Result:
     from zerocross.tune.workers import one_thread
 
     search = search_from(job.payload["search"])
-    read = _reader(build_part(train.Place, job.payload["place"], "place."))
+    read = _reader(build_part(train.Placement, job.payload["place"], "place."))
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "study.db"
     study: Study = tune.begin_or_join(tune.connect(f"sqlite:///{file}"), search.hash, search.plan)
@@ -181,7 +181,7 @@ def _work(job: Job, folder: Path, show: bool) -> Result:
 _last_reader: list[Reader] = []  # searches in a row on the same data read them once
 
 
-def _reader(place: train.Place) -> Reader:
+def _reader(place: train.Placement) -> Reader:
     if not _last_reader or _last_reader[0].place != place:
         _last_reader[:] = [Reader(place)]
     return _last_reader[0]

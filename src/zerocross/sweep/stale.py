@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zerocross.files import write_json
 from zerocross.train.config import Config, from_dict, network_defaults, to_dict
 from zerocross.train.folder import read_json
-from zerocross.train.record import write_json
 
 FIRST_REVISION = {"engine": 1, "method": 1}  # of results that do not say theirs
 

@@ -30,7 +30,7 @@ _STYLE = {field.name for field in fields(Style)}  # how a network is binary, whi
 
 def run_all(
     configs: Iterable[Config],
-    place: train.Place,
+    place: train.Placement,
     cache: RunCache,
     execution: Execution | None = None,
     *,
@@ -61,13 +61,13 @@ def run_all(
     return run_jobs(jobs, cache, execution, show=show)
 
 
-def training(config: Config, place: train.Place, describe: Callable[[Config], str] | None = None) -> Job:
+def training(config: Config, place: train.Placement, describe: Callable[[Config], str] | None = None) -> Job:
     """The job of a config."""
     label = describe(config) if describe else f"{config.method}, seed {config.seed}"
     return Job(config.hash, KIND, label, {"config": to_dict(config), "place": dataclasses.asdict(place)})
 
 
-def check_all(configs: Sequence[Config], place: train.Place) -> None:
+def check_all(configs: Sequence[Config], place: train.Placement) -> None:
     """Refuse, before the first run, what one of them would refuse later; data that are missing, too."""
     sources = {str(config.data): config for config in configs}
     for source, first in sources.items():
@@ -105,7 +105,7 @@ def _check(job: Job, result: Result) -> None:
 
 
 def _work(job: Job, folder: Path, show: bool) -> Result:
-    place = build_part(train.Place, job.payload["place"], "place.")
+    place = build_part(train.Placement, job.payload["place"], "place.")
     if (folder / "config.json").exists():
         return train.resume(folder, data_dir=place.data_dir, show=show).result
     return train.begin(from_dict(job.payload["config"]), folder, place, show=show).result

@@ -35,7 +35,7 @@ def run_job(request: Mapping[str, Any]) -> None:
     if answer is None:
         stop.end()
     else:
-        from zerocross.train.record import write_json
+        from zerocross.files import write_json
 
         write_json(answer_path(Path(request["answers"]), request["job"]["key"]), answer)
 

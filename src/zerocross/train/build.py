@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from zerocross import compiler, methods, models
+from zerocross.checks import one_line
 from zerocross.data.dataset import BatchStream, Dataset
 from zerocross.data.order import derived_seed
 from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
-from zerocross.train.config import Config, Real, Stage
+from zerocross.train.config import Config, RealConfig, Stage
 from zerocross.train.task import Loss, build_loss, check_batch, check_fits, initial_weights
 
 # Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
@@ -54,7 +55,7 @@ class Schedules:
 
 
 @dataclass
-class Work:
+class StageSetup:
     """What one stage trains with."""
 
     stage: Stage
@@ -79,7 +80,7 @@ def prepare(
     teacher: nn.Module | None = None,
     carried: dict[str, Tensor] | None = None,
     state: dict[str, Any] | None = None,
-) -> Work:
+) -> StageSetup:
     """Build stage `index`.
 
     Args:
@@ -119,7 +120,7 @@ def prepare(
         restore_random_states(state["random"][fabric.global_rank])
     loss = build_loss(config.task, teacher.eval().to(fabric.device) if teacher is not None else None)
     schedules = build_schedules(config, stage, updates)
-    return Work(stage, module, model, called, prepared, schedules, train, evaluation, loss, updates)
+    return StageSetup(stage, module, model, called, prepared, schedules, train, evaluation, loss, updates)
 
 
 def check(config: Config, dataset: Dataset, processes: int) -> None:
@@ -154,9 +155,7 @@ def start_from(model: nn.Module, carried: Mapping[str, Tensor]) -> None:
     try:
         missing, unexpected = model.load_state_dict(dict(carried), strict=False)
     except RuntimeError as wrong:  # other shapes: more classes, another width
-        raise ValueError(
-            f"the weights to start from are of another network: {' '.join(str(wrong).split())[:160]}"
-        ) from None
+        raise ValueError(f"the weights to start from are of another network: {one_line(wrong)}") from None
     if missing := [name for name in missing if not _is_of_binarizer(name)]:
         raise ValueError(f"the weights to start from have no {', '.join(missing[:5])}: they are of another network")
     if unexpected := [name for name in unexpected if not _is_of_binarizer(name)]:
@@ -184,7 +183,7 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
     return HybridOptimizer(binary, real, model, ff_every=config.log_every)
 
 
-def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: Real) -> Optimizer:
+def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: RealConfig) -> Optimizer:
     """The optimizer of the real parameters."""
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from zerocross.checks import one_line
 from zerocross.files import write_whole
 
 KEPT = 2
@@ -91,11 +92,11 @@ class _Summed:
         return getattr(self.file, name)
 
 
-class DamagedError(ValueError):
+class DamagedCheckpointError(ValueError):
     """A checkpoint that is proven to hold other bytes than were written; `path` names it."""
 
     def __init__(self, path: Path, why: object) -> None:
-        super().__init__(f"checkpoint {path} is damaged: {' '.join(str(why).split())[:120]}")
+        super().__init__(f"checkpoint {path} is damaged: {one_line(why, 120)}")
         self.path = path
 
 
@@ -105,7 +106,7 @@ def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     return None if data is None else parse(data), [str(wrong) for wrong in damaged]
 
 
-def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedError]]:
+def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedCheckpointError]]:
     """The newest whole checkpoint, as `parse` takes it, or None; and the damaged ones that were passed over.
 
     Only proven damage is passed over. A file that cannot be read for another reason (a disk that fails, a permission,
@@ -115,7 +116,7 @@ def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedError]]:
     for path in reversed(found(folder)):
         try:
             return read_bytes(path), damaged
-        except DamagedError as wrong:
+        except DamagedCheckpointError as wrong:
             damaged.append(wrong)
     return None, damaged
 
@@ -126,11 +127,11 @@ def read_bytes(path: Path) -> bytes:
     body, mark, sum_ = data[:-_TRAILER], data[-_TRAILER:-_DIGEST], data[-_DIGEST:]
     if mark == _MARK:
         if hashlib.sha256(body).digest() != sum_:
-            raise DamagedError(path, "it fails its checksum")
+            raise DamagedCheckpointError(path, "it fails its checksum")
         return body
     # Written before checkpoints had a checksum of their own: the archive has one for each member, and ends the file.
     if data[-_END_RECORD:][: len(_END)] != _END:
-        raise DamagedError(path, "it has no checksum at its end")
+        raise DamagedCheckpointError(path, "it has no checksum at its end")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             member = archive.testzip()
@@ -141,9 +142,9 @@ def read_bytes(path: Path) -> bytes:
     except Exception as wrong:  # a broken archive fails in many ways, all of which mean the same
         if "allocate memory" in str(wrong):  # torch's word for MemoryError
             raise
-        raise DamagedError(path, wrong) from wrong
+        raise DamagedCheckpointError(path, wrong) from wrong
     if member is not None:
-        raise DamagedError(path, f"{member} fails its checksum")
+        raise DamagedCheckpointError(path, f"{member} fails its checksum")
     return data
 
 

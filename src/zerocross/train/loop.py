@@ -17,12 +17,13 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from zerocross import methods
+from zerocross.checks import check_choice
 from zerocross.data.dataset import Dataset
+from zerocross.memory import keep_freed_memory
 from zerocross.nn import check as check_binary
-from zerocross.nn.checks import check_choice
 from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
-from zerocross.train.build import Work, build_model, prepare
+from zerocross.train.build import StageSetup, build_model, prepare
 from zerocross.train.checkpoint import Position
 from zerocross.train.config import Config
 from zerocross.train.display import Display
@@ -89,6 +90,8 @@ def fit(
     fabric = fabric or make_fabric(config)
     launch(fabric)
     config = settled(dataclasses.replace(config, processes=fabric.world_size), fabric.device.type)
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
     with ExitStack() as closing:
@@ -163,7 +166,7 @@ def _reopen(
     return state, fingerprint
 
 
-def _train_epoch(run: Run, work: Work) -> None:
+def _train_epoch(run: Run, work: StageSetup) -> None:
     """The rest of the epoch at `run.position`: batches, updates, metrics, checkpoints."""
     config, position, fabric = run.config, run.position, run.fabric
     on_step = methods.get(config.method).on_step
@@ -205,7 +208,7 @@ def _train_epoch(run: Run, work: Work) -> None:
             raise Stopped(run.stop.signal or 0, position.updates, saved=work.train.resumable)
 
 
-def _update(run: Run, work: Work) -> None:
+def _update(run: Run, work: StageSetup) -> None:
     try:
         work.optimizer.step()
     except NonFiniteError as wrong:
@@ -219,7 +222,7 @@ def _was_trained(model: nn.Module | None) -> bool:
     return any(int(count) > 0 for count in counts)
 
 
-def _metrics(position: Position, loss: float, work: Work, rate: float) -> dict[str, Any]:
+def _metrics(position: Position, loss: float, work: StageSetup, rate: float) -> dict[str, Any]:
     inner = work.optimizer.optimizer  # Fabric wraps it
     binary = getattr(inner, "binary", None)
     line: dict[str, Any] = {
@@ -257,7 +260,7 @@ def _diverged(run: Run, what: str) -> RunError:
     )
 
 
-def _evaluate(run: Run, work: Work) -> dict[str, float]:
+def _evaluate(run: Run, work: StageSetup) -> dict[str, float]:
     """Of the bare network, since ranks may have different numbers of batches; all with rank 0's batch statistics."""
     fabric = run.fabric
     if fabric.world_size > 1:
@@ -274,7 +277,7 @@ def _evaluate(run: Run, work: Work) -> dict[str, float]:
     return evaluate(work.module, work.evaluation, forward=forward, total=total)
 
 
-def _save(run: Run, work: Work) -> None:
+def _save(run: Run, work: StageSetup) -> None:
     """A checkpoint of everything that decides what comes next; between stages, of the weights alone."""
     if run.folder is None or (run.position.batch and not work.train.resumable):
         return

@@ -24,7 +24,7 @@ class LostPeerError(RunError):
     """Another process of the run has ended, and this one cannot go on without it."""
 
 
-class NoMeetingError(LostPeerError):
+class RendezvousError(LostPeerError):
     """The first process of the run has ended, or is not there yet: nobody else can tell of it."""
 
 
@@ -47,7 +47,7 @@ def _wait_for_rank_zero(address: str, port: int) -> None:
             socket.create_connection((address, port), timeout=5.0).close()
         except OSError as wrong:
             if os.getppid() != parent or time.monotonic() > deadline:
-                raise NoMeetingError(
+                raise RendezvousError(
                     f"the first process of this run does not answer at {address}:{port} ({wrong.strerror or wrong})"
                 ) from wrong
             time.sleep(0.1)

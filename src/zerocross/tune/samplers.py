@@ -29,7 +29,7 @@ def check(name: str) -> None:
             raise ValueError(f"sampler 'botorch' needs a package ({wrong}): pip install 'zerocross[tune]'") from wrong
 
 
-class Timed(BaseSampler):
+class TimedSampler(BaseSampler):
     """A sampler that counts its own seconds, without those of the storage that its suggestions go to."""
 
     def __init__(self, sampler: BaseSampler) -> None:

@@ -100,7 +100,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """A search space.
 
     Args:
@@ -146,8 +146,8 @@ class Space:
         return ", ".join([*map(str, self.parameters), *fixed])
 
 
-def from_dict(values: Any) -> Space:
-    """The Space of such a dict: {"parameters": [...], "fixed": {...}}; unknown keys are refused."""
+def from_dict(values: Any) -> SearchSpace:
+    """The SearchSpace of such a dict: {"parameters": [...], "fixed": {...}}; unknown keys are refused."""
     if not isinstance(values, dict) or not isinstance(values.get("parameters"), list):
         raise ValueError('a search space is {"parameters": [{"name": ..., "low": ..., "high": ...}, ...]}')
     _refuse_unknown(values, ("parameters", "fixed"), "a search space")
@@ -159,11 +159,11 @@ def from_dict(values: Any) -> Space:
     fixed = values.get("fixed", {})
     if not isinstance(fixed, dict):
         raise ValueError(f'fixed is {fixed!r}; it must be {{"name": value, ...}}')
-    return Space(tuple(Parameter(**parameter) for parameter in values["parameters"]), fixed)
+    return SearchSpace(tuple(Parameter(**parameter) for parameter in values["parameters"]), fixed)
 
 
-def read(path: Path) -> Space:
-    """The Space of a JSON file."""
+def read(path: Path) -> SearchSpace:
+    """The SearchSpace of a JSON file."""
     try:
         return from_dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as wrong:  # a JSONDecodeError is one, too

@@ -16,6 +16,7 @@ from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 
+from zerocross.checks import one_line
 from zerocross.tune.queue import requeue
 
 T = TypeVar("T")
@@ -172,5 +173,4 @@ def _check_file(file: str | None, named: str, *, create: bool) -> None:
 
 def _brief(wrong: BaseException) -> str:
     """The beginning of a database's message, without SQLAlchemy's reference to its pages."""
-    text = str(getattr(wrong, "orig", None) or wrong.__cause__ or wrong)
-    return " ".join(text.split())[:200]
+    return one_line(getattr(wrong, "orig", None) or wrong.__cause__ or wrong, 200)

@@ -1,4 +1,4 @@
-"""What every part of `nn` and `models` says when it is handed a name it does not know."""
+"""Checks of arguments and the wording of their errors."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def did_you_mean(value: object, names: Iterable[str]) -> str:
     """Return "; did you mean ...?" for the name closest to `value`, or nothing where none is close."""
     near = difflib.get_close_matches(str(value), list(names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def one_line(message: object, limit: int = 160) -> str:
+    """Return the first `limit` characters of a message, with line breaks and runs of blanks as single blanks."""
+    return " ".join(str(message).split())[:limit]
