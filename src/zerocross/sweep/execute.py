@@ -110,6 +110,7 @@ def _elsewhere(todo: Sequence[Job], cache: RunCache, execution: Execution, progr
                         outcome = _outcome(handle, cache)
                         if outcome is None and attempts[handle.job.key] < ATTEMPTS:
                             progress.relay(handle.job, "ended without a result; it is done again from its last save")
+                            handle.tidy(keep_log=False)
                             waiting.append(handle.job)
                             continue
                         outcomes[handle.job.key] = outcome or failure(handle.job, _lost(handle))

@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self
 import torch
 from filelock import FileLock
 
+from zerocross.files import write_text
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.execution import Execution
 from zerocross.sweep.job import Job
@@ -263,7 +264,9 @@ class SlurmPool:
             raise ValueError(f"sbatch refused the jobs: {said}") from None
         handles = [Handle(job, each.job_id, self.folder) for job, each in zip(jobs, submitted, strict=True)]
         for handle in handles:
-            (self.folder / f"{handle.job.key}.submitted").write_text(handle.id, encoding="utf-8")
+            write_text(self.folder / f"{handle.job.key}.submitted", handle.id)
+        for path in (submitted[0].paths.submission_file, *self.folder.glob(".submission_file_*.sh")):
+            path.unlink(missing_ok=True)  # the script, and links to it: Slurm has its own copy
         ids = sorted({handle.id.partition("_")[0] for handle in handles})
         self.progress.say(f"submitted {self.progress.count(len(jobs))} to Slurm as job {', '.join(ids)}")
         self._looked = 0.0
