@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from forks import free_port
 
@@ -46,14 +48,14 @@ class Cluster:
             folder=folder, user=self.user, host=self.host, cpus=cpus, controller=free_port(), node=free_port()
         ))  # fmt: skip
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         try:
             key, log = self.folder / "munge.key", self.folder / "munged.log"
             self._start(
                 "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder / 'munge.sock'}",
                 f"--pid-file={self.folder / 'munged.pid'}", f"--log-file={log}", f"--seed-file={self.folder / 'seed'}",
             )  # fmt: skip
-            _until(lambda: (self.folder / "munge.sock").exists())
+            _until((self.folder / "munge.sock").exists)
             self.start_controller()
             self._start("slurmd", "-D", "-N", "node1")
             _until(lambda: "idle" in self.ask("sinfo", "--noheader", "--format=%t"))
@@ -144,9 +146,9 @@ def _find(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(_SBIN))
 
 
-def _until(condition: object, timeout: float = 60.0) -> None:
+def _until(condition: Callable[[], object], timeout: float = 60.0) -> None:
     end = time.monotonic() + timeout
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() > end:
             raise TimeoutError("Slurm did not start in time")
         time.sleep(0.1)

@@ -13,17 +13,20 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from forks import Command, Forks, until, updates
+from forks import Forks, until, updates
 from sweep.slurm import Cluster, missing
 from zerocross import train
 from zerocross.sweep.cache import RunCache
+from zerocross.sweep.execution import Execution
 from zerocross.sweep.trainings import run_all
-from zerocross.train.config import Config
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "Slurm is here")
 
-CHANGES = {"compile": "off", "model.options.width": "4", "batch_size": "128", "log_every": "1", "checkpoint_every": "4"}
-EPOCHS = 12
+CHANGES = {
+    "compile": "off", "model.options.width": "4", "batch_size": "128", "log_every": "1", "checkpoint_every": "1",
+    "precision": "32",
+}  # fmt: skip
+EPOCHS = 24  # of 11 updates; each is written to the disk, so that a run takes seconds on any machine
 
 
 def compare(seeds: int) -> list[str]:
@@ -107,3 +110,43 @@ def test_a_cancelled_job_is_submitted_again_and_resumes(forks: Forks, cluster: C
     assert "ended without a result; it is done again from its last save" in command.said()
     check_equal(tmp_path, tmp_path / "unbroken", 2)
     assert not list(tmp_path.glob("runs/by-hash/jobs/*"))
+
+
+@pytest.mark.slow
+def test_eight_runs_through_everything_that_befalls_a_cluster(forks: Forks, cluster: Cluster, tmp_path: Path) -> None:
+    """Cancelled, killed, at the time limit; controller killed and restarted; command killed and called again."""
+    command = forks.start(tmp_path, *compare(8), **cluster.environment)
+    runs = Watched(cluster, tmp_path)
+    hit: set[str] = set()
+    for words in (["scancel"], ["scancel", "--signal=KILL"], ["scancel", "--signal=USR2"]):
+        key = runs.under_way(hit)
+        hit.add(key)
+        number = runs.job(key)
+        cluster.ask(*words, number)
+        if "--signal=USR2" in words:  # Slurm's, before the time limit: the same job comes again
+            until(lambda number=number: "Restarts=1" in cluster.ask("scontrol", "show", "job", number), timeout=300)
+    cluster.stop("slurmctld", signal.SIGKILL)
+    until(lambda: "Slurm does not answer" in command.said(), timeout=120)
+    cluster.start_controller()
+    until(lambda: "Slurm answers again" in command.said(), timeout=300)
+    runs.under_way(hit)
+    command.kill(signal.SIGKILL)
+    command.wait()
+    again = forks.start(tmp_path, *compare(8), **cluster.environment)
+    assert again.wait(1200) == 0, again.said() + cluster.said()
+    assert "still on the cluster from an earlier command" in again.said()
+    check_equal(tmp_path, tmp_path / "unbroken", 8)
+    said = command.said() + again.said()
+    assert said.count("submitted 8 runs to Slurm") == 1
+    assert said.count("submitted 1 run to Slurm") == 2  # what was cancelled, and what was killed
+    finished = [line for line in said.splitlines() if ": test " in line and " % in " in line]
+    assert len({line.partition(": test")[0].rpartition(": ")[2] for line in finished}) == len(finished)
+
+
+def test_what_slurm_refuses_is_told(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    config = train.changed(train.RECIPES["digits"].config, CHANGES)
+    nowhere = Execution(cluster="slurm", partition="nowhere")
+    with pytest.raises(ValueError, match=r"sbatch refused the jobs: .*invalid partition"):
+        run_all([config], train.Placement(), RunCache(tmp_path / "results", tmp_path / "work"), nowhere, show=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerocross.cli.execution import with_execution_options
+from zerocross.cli.execution import placement, with_execution_options
 from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
@@ -93,11 +93,10 @@ def command(
     from zerocross.sweep.cache import RunCache
     from zerocross.sweep.execute import Interrupted
     from zerocross.sweep.trainings import run_all
-    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
-    place = Placement(str(data_dir.resolve()) if data_dir else None)
+    place = placement(data_dir, execution)
     try:
         ended = run_all(configs, place, RunCache(results, work, keep), execution, show=not quiet)
     except Interrupted as stopped:

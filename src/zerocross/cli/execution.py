@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from zerocross.sweep.execution import Execution
+    from zerocross.train import Placement
 
 # name -> type, default and option
 OPTIONS: dict[str, tuple[Any, Any]] = {
@@ -86,6 +87,14 @@ def execution(*, cluster_file: Path | None = None, time: str | None = None, **gi
         options = ", ".join(f"--{name}" for name in idle)
         raise ValueError(f"{options}: for a cluster; add --cluster slurm, or use --jobs on this machine")
     return made
+
+
+def placement(data_dir: Path | None, where: Execution) -> Placement:
+    """Data and device of runs that are executed there; a cluster's nodes have other devices than this machine."""
+    from zerocross.train import Placement
+
+    device = "auto" if where.cluster == "local" else "cuda" if where.gpus else "cpu"
+    return Placement(str(data_dir.resolve()) if data_dir else None, accelerator=device)
 
 
 def _globals(command: Callable[..., Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerocross.cli.execution import with_execution_options
+from zerocross.cli.execution import placement, with_execution_options
 from zerocross.cli.train import DATA_DIR
 
 if TYPE_CHECKING:
@@ -61,10 +61,9 @@ def command(
     chosen = list(registry.ARTEFACTS.values()) if name == "all" else [registry.get(name)]
 
     from zerocross.paper.session import Session
-    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    place = Placement(str(data_dir.resolve()) if data_dir else None)
+    place = placement(data_dir, execution)
     return _all(chosen, asked, Session(place, out, work, execution, show=not quiet), console)
 
 

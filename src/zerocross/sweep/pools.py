@@ -265,8 +265,11 @@ class SlurmPool:
         handles = [Handle(job, each.job_id, self.folder) for job, each in zip(jobs, submitted, strict=True)]
         for handle in handles:
             write_text(self.folder / f"{handle.job.key}.submitted", handle.id)
-        for path in (submitted[0].paths.submission_file, *self.folder.glob(".submission_file_*.sh")):
-            path.unlink(missing_ok=True)  # the script, and links to it: Slurm has its own copy
+        script = submitted[0].paths.submission_file
+        for link in self.folder.glob(".submission_file_*.sh"):
+            if link.is_symlink() and link.readlink().name == script.name:
+                link.unlink(missing_ok=True)
+        script.unlink(missing_ok=True)  # Slurm has its own copy
         ids = sorted({handle.id.partition("_")[0] for handle in handles})
         self.progress.say(f"submitted {self.progress.count(len(jobs))} to Slurm as job {', '.join(ids)}")
         self._looked = 0.0

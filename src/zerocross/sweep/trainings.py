@@ -54,6 +54,12 @@ def run_all(
     """
     if place.processes != 1:
         raise ValueError(f"many runs take one device each, not {place.devices} x {place.nodes}; raise jobs instead")
+    configs = list(configs)
+    if execution is not None and execution.cluster == "slurm" and any(each.precision == "auto" for each in configs):
+        raise ValueError(
+            "precision is 'auto', which would be settled by this machine, not by the cluster's; name it: "
+            "--set precision=bf16, or 32"
+        )
     configs = [settled(config, place.accelerator) for config in configs]
     jobs = [training(config, place, describe) for config in configs]
     found = {job.key for job in jobs if cache.find(job) is not None}

@@ -311,7 +311,7 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
     strategy, plugins = "ddp" if devices * nodes > 1 else "auto", None
     if devices * nodes == 1 and not TorchElasticEnvironment.detect():
-        # One process needs no launcher: Fabric would look for Slurm's, and warn of srun, inside a job or near a cluster.
+        # One process needs no launcher: Fabric would look for Slurm's, and warn where there is an srun.
         plugins = [LightningEnvironment()]
     try:
         fabric = Fabric(
