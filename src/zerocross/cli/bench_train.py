@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from zerocross.bench.train import TrainTimes
+    from zerocross.bench.train import Precision, TrainTimes
 
 _NAMES = {"32": "float32", "bf16": "bfloat16"}
 
@@ -72,7 +72,7 @@ def _table(times: TrainTimes) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("one update", "ms", "images/s", "x float32 twin", "of the precision's peak"):
         table.add_column(name, justify="left" if name == "one update" else "right")
-    rows = [
+    rows: list[tuple[str, float, Precision]] = [
         *((each.label, times.updates[each.label], each.precision) for each in contenders(times.precision)),
         (f"binary, {_NAMES[times.precision]}, whole loop", times.loop, times.precision),
     ]
