@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from zerocross import data, train
 from zerocross.data.dataset import Dataset
+from zerocross.data.options import BatchOptions
 from zerocross.nn import BinaryLinear
 from zerocross.train import Config, ModelConfig, RealConfig, Stage
 from zerocross.train.loop import RunError
@@ -245,8 +246,8 @@ class EntersAtTheStartPart:
     def __len__(self) -> int:
         return len(self.part)
 
-    def batches(self, *words: Any, **values: Any) -> EntersAtTheStart:
-        return EntersAtTheStart(self.part.batches(*words, **values))
+    def batches(self, options: BatchOptions) -> EntersAtTheStart:
+        return EntersAtTheStart(self.part.batches(options))
 
 
 def test_stream_that_cannot_be_entered_in_the_middle_resumes_at_the_epochs_start(

@@ -27,6 +27,7 @@ from zerocross.bench.inference_openvino import SETTING as OPENVINO_SETTING
 from zerocross.bench.inference_openvino import OpenVINO
 from zerocross.bench.inference_random import randomize
 from zerocross.bench.inference_turns import Contender, in_turn, timed
+from zerocross.bench.target import Target
 from zerocross.deploy import pack
 from zerocross.models.registry import MODELS
 from zerocross.runtime.model import Model
@@ -52,21 +53,6 @@ LABELS = {
     "twin-onnx": "full-precision twin, ONNX Runtime",
 }
 _FLOAT_COMPILED = ("compiled", "twin-compiled")
-
-
-@dataclass(frozen=True)
-class Target:
-    """A figure that was promised, and what it is."""
-
-    text: str
-    value: float
-    limit: float
-    at_least: bool = True
-
-    @property
-    def met(self) -> bool:
-        """Whether the promise holds in this run."""
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
 @dataclass(frozen=True)

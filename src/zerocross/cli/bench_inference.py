@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from zerocross.bench.inference import InferenceTimes, Target
+    from zerocross.bench.inference import InferenceTimes
+    from zerocross.bench.target import Target
 
 
 def command(

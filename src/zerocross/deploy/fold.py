@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from zerocross.deploy.kinds import LAYERS, MONOTONE
 from zerocross.deploy.steps import Step, StepGraph
-
-REAL = ("conv2d", "linear")
 
 
 def fold_reshapes(program: StepGraph) -> StepGraph:
@@ -66,7 +65,7 @@ def hoist_signs(program: StepGraph) -> StepGraph:
         step = steps[name]
         signs = [steps[source] for source in step.inputs]
         order.append(name)
-        if step.op in {"max_pool2d", "subsample", "concat"} and all(sign.op == "sign" for sign in signs):
+        if step.op in MONOTONE and all(sign.op == "sign" for sign in signs):
             inner = replace(step, name=f"{name}.real", inputs=tuple(sign.inputs[0] for sign in signs))
             steps[inner.name] = inner
             order.insert(-1, inner.name)
@@ -111,7 +110,7 @@ def _absorbed(program: StepGraph, uses: Counter[str], name: str, affine: Step) -
     if step.op == "affine":
         tensors = {"scale": step.tensors["scale"] * scale, "shift": step.tensors["shift"] * scale + shift}
         return {name: replace(step, tensors=tensors, eager=(), folded=folded)}
-    if step.op in REAL:
+    if step.op in LAYERS:
         return {name: replace(step, tensors=_layer_tensors(step, scale, shift), folded=folded)}
     if not _only_shifts(affine):
         return None

@@ -14,10 +14,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from zerocross.deploy.kinds import GIVES, value_kinds
 from zerocross.deploy.steps import Eager, Step, StepGraph
 
-BINARY = ("binary_conv2d", "binary_linear")
-PASSING = ("max_pool2d", "subsample", "flatten")  # what leaves sums sums
 MAX_TABLE = 1 << 26  # sums times channels that are tried
 
 
@@ -50,12 +49,12 @@ def thresholds(program: StepGraph) -> StepGraph:
 
 def sum_limits(program: StepGraph) -> dict[str, int]:
     """K for each value that holds sums -K..K."""
+    kinds = value_kinds(program.steps.values())
     limits: dict[str, int] = {}
     for step in program.steps.values():
-        if step.op in BINARY:
-            limits[step.name] = math.prod(step.attrs["shape"][1:])
-        elif step.op in PASSING and step.inputs[0] in limits:
-            limits[step.name] = limits[step.inputs[0]]
+        if kinds[step.name] == "sums":
+            is_layer = step.op in GIVES
+            limits[step.name] = math.prod(step.attrs["shape"][1:]) if is_layer else limits[step.inputs[0]]
     return limits
 
 

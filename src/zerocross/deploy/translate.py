@@ -78,11 +78,11 @@ def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
             continue
         try:
             made = _made(Context(traced, node, names), found.get(node), handlers)
-        except ValueError as wrong:
+        except ValueError as error:
             where = module_path(node)
             kind = type(traced.model.get_submodule(where)).__name__
             place = f"module {where!r} ({kind})" if where else f"the forward of {kind}"
-            raise ValueError(f"cannot pack {place}: {wrong}; docs/deploy.md lists what can be packed") from None
+            raise ValueError(f"cannot pack {place}: {error}; docs/deploy.md lists what can be packed") from None
         if isinstance(made, list):
             steps |= {step.name: step for step in made}
             names[node] = made[-1].name

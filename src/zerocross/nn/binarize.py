@@ -168,11 +168,11 @@ def _skipped(model: nn.Module, patterns: list[str]) -> set[str]:
 def _traced(model: nn.Module, example: Example) -> Flow:
     try:
         return trace(model, example)
-    except Exception as wrong:  # whatever a model says to an input that does not fit
+    except Exception as error:  # whatever a model says to an input that does not fit
         raise ValueError(
-            f"the model does not take this example ({type(wrong).__name__}: {wrong}): pass a batch as in training, a "
+            f"the model does not take this example ({type(error).__name__}: {error}): pass a batch as in training, a "
             "tuple of arguments, or a dict of named ones"
-        ) from wrong
+        ) from error
 
 
 def _registered(model: nn.Module) -> Flow:

@@ -62,8 +62,8 @@ def save(folder: Path, position: Position, state: dict[str, Any]) -> Path:
         summed: Any = _Summed(file)
         try:
             torch.save({**state, "position": asdict(position)}, summed)
-        except RuntimeError as wrong:  # torch's, about an archive that it could not end
-            raise (summed.failed or wrong) from None
+        except RuntimeError as error:  # torch's, about an archive that it could not end
+            raise (summed.failed or error) from None
         file.write(_MARK + summed.sum.digest())
 
     write_whole(path, write)
@@ -84,8 +84,8 @@ class _Summed:
         self.sum.update(data)
         try:
             return self.file.write(data)
-        except OSError as wrong:
-            self.failed = self.failed or wrong
+        except OSError as error:
+            self.failed = self.failed or error
             raise
 
     def __getattr__(self, name: str) -> Any:
@@ -103,7 +103,7 @@ class DamagedCheckpointError(ValueError):
 def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The newest whole checkpoint, or None, and a line about each damaged one that was passed over."""
     data, damaged = newest_bytes(folder)
-    return None if data is None else parse(data), [str(wrong) for wrong in damaged]
+    return None if data is None else parse(data), [str(error) for error in damaged]
 
 
 def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedCheckpointError]]:
@@ -116,8 +116,8 @@ def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedCheckpointErro
     for path in reversed(found(folder)):
         try:
             return read_bytes(path), damaged
-        except DamagedCheckpointError as wrong:
-            damaged.append(wrong)
+        except DamagedCheckpointError as error:
+            damaged.append(error)
     return None, damaged
 
 
@@ -139,10 +139,10 @@ def read_bytes(path: Path) -> bytes:
             parse(data)  # the archive's own tables have no checksum
     except MemoryError:
         raise
-    except Exception as wrong:  # a broken archive fails in many ways, all of which mean the same
-        if "allocate memory" in str(wrong):  # torch's word for MemoryError
+    except Exception as error:  # a broken archive fails in many ways, all of which mean the same
+        if "allocate memory" in str(error):  # torch's word for MemoryError
             raise
-        raise DamagedCheckpointError(path, wrong) from wrong
+        raise DamagedCheckpointError(path, error) from error
     if member is not None:
         raise DamagedCheckpointError(path, f"{member} fails its checksum")
     return data

@@ -182,8 +182,8 @@ class Config:
             raise ValueError(f"seed and warmup_epochs are {self.seed}, {self.warmup_epochs}; neither may be negative")
         if not self.stages or self.stages[0].init_from == "previous":
             raise ValueError("stages: there must be at least one, and the first has no previous one to start from")
-        if wrong := [stage.init_from for stage in self.stages[1:] if stage.init_from not in {None, "previous"}]:
-            raise ValueError(f"init_from is {wrong[0]!r}; after the first stage it can be 'previous' or none")
+        if invalid := [stage.init_from for stage in self.stages[1:] if stage.init_from not in {None, "previous"}]:
+            raise ValueError(f"init_from is {invalid[0]!r}; after the first stage it can be 'previous' or none")
         if self.warmup_epochs >= (shortest := min(stage.epochs for stage in self.stages)):
             raise ValueError(
                 f"warmup_epochs is {self.warmup_epochs:g}; it must lie below the epochs of every stage, here {shortest}"
@@ -283,8 +283,8 @@ _WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: 
 def _check_schedule(name: str, text: str) -> None:
     try:
         Schedule.parse(text, total=1)
-    except ValueError as wrong:
-        raise ValueError(f"{name}: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _check_types(part: Any, where: str) -> None:

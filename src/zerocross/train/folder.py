@@ -84,8 +84,8 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         raise FileNotFoundError(f"{folder} is not a run folder: it has no {name}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as wrong:
-        raise ValueError(f"{path} is damaged: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is damaged: it does not hold a JSON object")
     return values

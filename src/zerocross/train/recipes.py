@@ -146,6 +146,6 @@ def read(path: Path) -> Recipe:
         raise FileNotFoundError(2, "No such recipe file", str(path))
     try:
         config = from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, AttributeError) as wrong:  # the last two: a number where a section should stand
-        raise ValueError(f"{path} is not a recipe: {wrong}") from wrong
+    except (ValueError, TypeError, AttributeError) as error:  # the last two: a number where a section should stand
+        raise ValueError(f"{path} is not a recipe: {error}") from error
     return Recipe(f"read from {path}", config, stated={}, assumed={})

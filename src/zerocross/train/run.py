@@ -120,11 +120,11 @@ def _carry_out(
                 draw(folder / "curves.png", fitted.record.lines, title, dataset.evaluated_on)
                 write_json(folder / "result.json", result)
             fabric.barrier()
-    except RuntimeError as wrong:
-        if fabric.world_size > 1 and is_lost_peer(wrong):
+    except RuntimeError as error:
+        if fabric.world_size > 1 and is_lost_peer(error):
             raise LostPeerError(
                 "another process of this run has ended, and this one cannot go on without it"
-            ) from wrong
+            ) from error
         raise
     return Finished(folder, result, fitted.model)
 

@@ -25,8 +25,8 @@ def check(name: str) -> None:
         try:
             importlib.import_module("optuna_integration.botorch")
             importlib.import_module("botorch")
-        except ImportError as wrong:
-            raise ValueError(f"sampler 'botorch' needs a package ({wrong}): pip install 'zerocross[tune]'") from wrong
+        except ImportError as error:
+            raise ValueError(f"sampler 'botorch' needs a package ({error}): pip install 'zerocross[tune]'") from error
 
 
 class TimedSampler(BaseSampler):

@@ -143,6 +143,6 @@ def _begin(count: int, errors: Any, target: Callable[..., object], args: tuple[A
             target(*args)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    except Exception as wrong:
-        errors.send(f"{type(wrong).__name__}: {wrong}")
+    except Exception as error:
+        errors.send(f"{type(error).__name__}: {error}")
         sys.exit(1)
