@@ -1,4 +1,4 @@
-"""Training speed in one run: a binary network beside its full-precision twin, the whole loop beside the bare step."""
+"""Training speed: a binary network compared with its full-precision twin, and the whole loop with the bare step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TARGET_INPUT = 0.05  # the input path takes at most this share of a training ste
 
 @dataclass(frozen=True)
 class TrainTimes:
-    """Seconds for one update, each a median, and what they are measured against."""
+    """Median durations of one update, and the reference values."""
 
     model: str
     batch_size: int
@@ -44,7 +44,7 @@ class TrainTimes:
 
     @property
     def twin_ratio(self) -> float:
-        """Compiled binary step over compiled full-precision step."""
+        """Ratio of the compiled binary step to the compiled full-precision step."""
         return self.binary_compiled / self.twin_compiled
 
     @property
@@ -58,7 +58,7 @@ class TrainTimes:
         return self.input_path / self.binary_compiled
 
     def peak_share(self, seconds: float) -> float:
-        """Share of the float peak that an update of so many seconds reaches (three passes, two operations a MAC)."""
+        """Return the share of peak FLOP/s of an update of this duration (three passes, two operations per MAC)."""
         return 3 * 2 * self.macs * self.batch_size / seconds / self.peak_flops
 
 
@@ -76,7 +76,7 @@ def measure(
         name: A model for 3 x 32 x 32 images.
         batch_size: Images per update.
         rounds: Timed updates of each contender; medians are reported.
-        say: Told what is going on.
+        say: Called with progress messages.
         compile_: False leaves the compiled contenders eager (for a quick look, or where there is no compiler).
     """
     dataset = _images(batch_size * (2 * rounds + 10))
@@ -103,7 +103,7 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         fitted = fit(config, dataset, folder=Path(folder), show=False)
     rates = [line["images_per_second"] for line in fitted.record.of("train")[1:]]
-    # The machine may have changed its pace meanwhile: the bare step is timed on both sides of the loop.
+    # The speed of the machine may change over time: time the bare step before and after the loop.
     again = _interleaved({key: contenders[key] for key in ("binary_compiled", "twin_compiled")}, rounds)
     times = {key: statistics.median(first[key] + again.get(key, [])) for key in contenders}
     total = summary(models.create(name), (1, *dataset.input_size)).total

@@ -1,4 +1,4 @@
-"""`zerocross bench train`: training speed beside the full-precision twin and the bare step."""
+"""`zerocross bench train`: training speed compared with a full-precision twin and with the bare step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def command(
     model: Annotated[str, typer.Option(help="A network for 3 x 32 x 32 images.")] = "birealnet20",
     batch_size: Annotated[int, typer.Option(help="Images per update.", min=2)] = 256,
     rounds: Annotated[int, typer.Option(help="Timed updates of each contender.", min=2)] = 15,
-    threads: Annotated[int, typer.Option(help="Threads of torch.", min=1)] = 2,
-    no_compile: Annotated[bool, typer.Option("--no-compile", help="Eager only: a quick look.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the figures here, too.")] = None,
+    threads: Annotated[int, typer.Option(help="Number of torch threads.", min=1)] = 2,
+    no_compile: Annotated[bool, typer.Option("--no-compile", help="Measure eager mode only (faster).")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the results to this file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Time training of a binary network: forward, backward and step, beside its full-precision twin.
+    """Measure the training speed of a binary network and of its full-precision twin: forward, backward and step.
 
-    Then the whole loop (input, FF ratio, logging) beside the bare step, and the share of the machine's float peak.
+    Also compares the whole loop (input, FF ratio, logging) with the bare step, and reports the share of peak FLOP/s.
     """
     import dataclasses
     import os
@@ -32,7 +32,7 @@ def command(
     from rich.table import Table
 
     if out is not None and out.exists() and not force:
-        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
+        raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
     import torch
 
     from zerocross.bench.train import TARGET_INPUT, TARGET_LOOP, TARGET_TWIN, measure
