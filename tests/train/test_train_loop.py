@@ -268,7 +268,7 @@ def test_run_in_one_piece_leaves_two_checkpoints(digits: Dataset, tmp_path: Path
 
 def test_checkpoints_of_other_settings_are_refused(digits: Dataset, tmp_path: Path) -> None:
     train.fit(SMALL, digits, folder=tmp_path, show=False)
-    with pytest.raises(ValueError, match="holds checkpoints of a run with other settings"):
+    with pytest.raises(ValueError, match="contains checkpoints of a run with other settings"):
         train.fit(dataclasses.replace(SMALL, seed=1), digits, folder=tmp_path, show=False)
 
 
@@ -276,7 +276,7 @@ def test_checkpoints_of_other_settings_are_refused(digits: Dataset, tmp_path: Pa
 
 
 def test_own_network_has_one_stage(digits: Dataset) -> None:
-    with pytest.raises(ValueError, match="a model of your own goes with a single stage"):
+    with pytest.raises(ValueError, match="works with a single stage only"):
         train.fit(TWO_STEPS, digits, model=Plain(), show=False)
 
 
@@ -296,7 +296,7 @@ def test_weights_that_are_no_longer_finite_are_not_saved(digits: Dataset, tmp_pa
     """The loss of the update was finite, and what it made of the weights is not."""
     real, stages = RealConfig(lr=3e38, momentum=0.0, weight_decay=0.0), (Stage(epochs=1, binarize="none"),)
     config = dataclasses.replace(SMALL, real=real, stages=stages, checkpoint_every=1)
-    with pytest.raises(RunError, match="training has diverged at update 1, epoch 1: the weights are not finite"):
+    with pytest.raises(RunError, match="training diverged at update 1, epoch 1: the weights are not finite"):
         train.fit(config, digits, model=Steep(), folder=tmp_path, show=False)
     assert not list(tmp_path.glob("checkpoints/*"))
 

@@ -1,4 +1,4 @@
-"""`zerocross data`: fetch datasets, and check what is there."""
+"""`zerocross data`: fetch and check datasets."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _fetch_cifar10(data_dir: Path, address: str) -> None:
             data_dir, address=address, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
     if folder is None:
-        typer.echo(f"cifar10 is already in {data_dir / 'cifar10'}, whole: nothing to do")
+        typer.echo(f"cifar10 is already complete in {data_dir / 'cifar10'}: nothing to do")
     else:
-        typer.echo(f"cifar10 is in {folder}, all checksums official")
+        typer.echo(f"cifar10 is in {folder}; all checksums match")
 
 
 @app.command()
@@ -77,7 +77,7 @@ def check(
     if folder is None:
         folder = FETCHED
         if not folder.is_dir():
-            raise ValueError(f"which folder? give DIR or set ZEROCROSS_DATA; there is no folder {folder} here")
+            raise ValueError(f"no folder given: pass DIR or set ZEROCROSS_DATA; the default, {folder}, does not exist")
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
