@@ -32,8 +32,8 @@ class GradientFilter(BinaryOptimizer):
     gamma (`zerocross.filters.alpha_for_flips`), and with `gamma=None` both discounts are.
 
     alpha, or the flip rate, is stored in the param group's `lr`, so that any torch scheduler implements alpha-decay. A
-    step at 0 updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one value per
-    group; the first value above the initial one triggers a warning.
+    step at 0 updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one
+    value per group; the first value above the initial one triggers a warning.
 
     Args:
         params: Parameters, named parameters or param groups; a group may set its own `alpha` (or `flip_rate`),
