@@ -52,6 +52,7 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, train_si
         evaluated_on="validation" if validate else "test",
         source=f"CIFAR-10, {cifar10_kind(folder)} version"
         + (f", {train_size:,} training images" if train_size is not None else ""),
+        preprocess={"kind": "image", "resize": 32},
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -76,6 +77,8 @@ class Dataset:
         augment: what training batches get: "crop-flip", "shift", "resized-crop" (image files only) or "none".
         input_size: of one sample: (C, H, W), (C, L) or (F,).
         source: what was read, for the record.
+        preprocess: how evaluation makes an input of a file, for packed networks: the fields of
+            zerocross.runtime.preprocess.Preprocessing but `mean` and `std`, such as {"kind": "image", "resize": 32}.
     """
 
     name: str
@@ -89,6 +92,10 @@ class Dataset:
     augment: str
     input_size: tuple[int, ...]
     source: str
+    preprocess: Mapping[str, Any] = field(default_factory=lambda: {"kind": "array"})
+
+    def __post_init__(self) -> None:
+        _check_preprocess(self.preprocess)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -164,6 +171,7 @@ def from_tensors(
     augment: str = "none",
     evaluated_on: str = "test",
     source: str = "tensors",
+    preprocess: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """A dataset of one's own tensors (or numpy arrays).
 
@@ -179,6 +187,8 @@ def from_tensors(
         augment: "none", "crop-flip" or "shift" (images only).
         evaluated_on: "test" or "validation", what the second pair is.
         source: for the record.
+        preprocess: how a file becomes an input, see `Dataset`, such as {"kind": "image", "resize": 32}; by default
+            packed networks take arrays only.
     """
     train, test = _split("train", train_x, train_y), _split("test", test_x, test_y)
     if train.inputs.shape[1:] != test.inputs.shape[1:] or train.inputs.dtype != test.inputs.dtype:
@@ -206,6 +216,7 @@ def from_tensors(
         augment=augment,
         input_size=tuple(train.inputs.shape[1:]),
         source=source,
+        preprocess={"kind": "array"} if preprocess is None else dict(preprocess),
     )
 
 
@@ -255,3 +266,15 @@ def _check_statistics(mean: Sequence[float], std: Sequence[float], channels: int
         raise ValueError(f"mean and std have {len(mean)} and {len(std)} values; give 1 or {channels}")
     if min(std) <= 0:
         raise ValueError(f"std {tuple(std)} must be above 0")
+
+
+def _check_preprocess(preprocess: Mapping[str, Any]) -> None:
+    """Refuse what could not be written down; the runtime, which reads it, checks the rest when a network is packed."""
+    if not isinstance(preprocess, Mapping) or not isinstance(preprocess.get("kind"), str):
+        raise ValueError(f'preprocess is {preprocess!r}; give a dict with a kind, such as {{"kind": "array"}}')
+    if twice := {"mean", "std"} & set(preprocess):
+        raise ValueError(f"preprocess has {' and '.join(sorted(twice))}: leave them out, the dataset has its own")
+    try:
+        json.dumps(dict(preprocess), allow_nan=False)
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"preprocess must hold numbers, texts, lists and dicts only ({wrong})") from None

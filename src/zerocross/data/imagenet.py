@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zerocross.data.dataset import BatchStream, Dataset
-from zerocross.data.image_batches import SIZE, Finish, ImageBatches
+from zerocross.data.image_batches import RESIZE, SIZE, Finish, ImageBatches
 from zerocross.data.layout import imagenet_folder, required
 from zerocross.data.order import Plan
 from zerocross.data.splits import held_out
@@ -120,6 +120,7 @@ def load(
         augment="resized-crop",
         input_size=(3, SIZE, SIZE),
         source=f"class folders, {len(trained[0])} + {len(evaluated[0])} images, training read by {chosen}",
+        preprocess={"kind": "image", "resize": RESIZE},
     )
 
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict
     from zerocross.train.evaluation import evaluate, recalibrate_batch_norm
     from zerocross.train.folder import Place, read_config, read_place
+    from zerocross.train.inputs import Inputs, read_inputs
     from zerocross.train.loop import Fitted, fit, make_fabric
     from zerocross.train.ranks import LostPeerError, NoMeetingError, RunError
     from zerocross.train.recipes import RECIPES, Recipe
-    from zerocross.train.run import Finished, begin, load_data, load_model, resume
+    from zerocross.train.run import Finished, begin, load_data, load_inputs, load_model, resume
     from zerocross.train.stop import Stopped
     from zerocross.train.task import trained_run
     from zerocross.train.variants import with_method
@@ -28,10 +29,11 @@ _HOME = {
     "config": ("Config", "Data", "Model", "Real", "Stage", "Task", "from_dict", "to_dict"),
     "evaluation": ("evaluate", "recalibrate_batch_norm"),
     "folder": ("Place", "read_config", "read_place"),
+    "inputs": ("Inputs", "read_inputs"),
     "loop": ("Fitted", "fit", "make_fabric"),
     "ranks": ("LostPeerError", "NoMeetingError", "RunError"),
     "recipes": ("RECIPES", "Recipe"),
-    "run": ("Finished", "begin", "load_data", "load_model", "resume"),
+    "run": ("Finished", "begin", "load_data", "load_inputs", "load_model", "resume"),
     "stop": ("Stopped",),
     "variants": ("with_method",),
     "task": ("trained_run",),
@@ -43,6 +45,7 @@ __all__ = [
     "Data",
     "Finished",
     "Fitted",
+    "Inputs",
     "LostPeerError",
     "Model",
     "NoMeetingError",
@@ -59,9 +62,11 @@ __all__ = [
     "fit",
     "from_dict",
     "load_data",
+    "load_inputs",
     "load_model",
     "make_fabric",
     "read_config",
+    "read_inputs",
     "read_place",
     "recalibrate_batch_norm",
     "resume",

@@ -18,6 +18,7 @@ from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
 from zerocross.train.config import Config, Real, Stage
+from zerocross.train.inputs import Inputs
 from zerocross.train.task import Loss, build_loss, check_batch, check_fits, initial_weights
 
 # Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
@@ -141,7 +142,7 @@ def micro_batch(config: Config) -> int:
     return config.batch_size // config.accumulate
 
 
-def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:
+def build_model(config: Config, stage: Stage, dataset: Dataset | Inputs) -> nn.Module:
     """The network of a stage, drawn from the run's seed."""
     torch.manual_seed(config.seed)
     options = {**methods.get(config.method).model_options, **config.model.options}

@@ -28,6 +28,7 @@ from zerocross.train.config import Config
 from zerocross.train.display import Display
 from zerocross.train.evaluation import evaluate
 from zerocross.train.folder import alone
+from zerocross.train.inputs import inputs_of, write_inputs
 from zerocross.train.precision import settled
 from zerocross.train.ranks import RunError, from_rank_zero, launch
 from zerocross.train.record import Record
@@ -160,6 +161,7 @@ def _reopen(
         after = "going on from the one before it" if state else "starting again"
         aside = f" (kept as {checkpoint.set_aside(path).name})" if fabric.is_global_zero else ""
         display.say(f"{line}{aside}; {after}")
+    from_rank_zero(fabric, lambda: write_inputs(folder, inputs_of(dataset)))
     return state, fingerprint
 
 
