@@ -51,6 +51,7 @@ def test_images_and_labels_are_those_of_the_files(tmp_path: Path, name: str, fol
         np.testing.assert_array_equal(part.inputs.numpy()[:, 0], arrays[f"{key}-images-idx3-ubyte"])  # type: ignore[attr-defined]
         np.testing.assert_array_equal(part.targets.numpy(), arrays[f"{key}-labels-idx1-ubyte"])
     assert (dataset.input_size, dataset.num_classes, dataset.evaluated_on) == ((1, 28, 28), 10, "test")
+    assert dataset.preprocess == {"kind": "image", "resize": 28}
     assert dataset.mean[0] == pytest.approx(arrays["train-images-idx3-ubyte"].mean() / 255, abs=1e-12)
 
 

@@ -49,6 +49,7 @@ def load_idx(
         class_names=classes,
         evaluated_on="validation" if validate else "test",
         source=title + (f", {train_size:,} training images" if train_size is not None else ""),
+        preprocess={"kind": "image", "resize": SIDE},
     )
 
 
