@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from zerocross.deploy.series import series_to_images
 from zerocross.deploy.steps import Program, Step
 
 REAL = ("conv2d", "linear")
@@ -170,5 +171,7 @@ def pool_and_flatten(program: Program) -> Program:
     return program.replaced(new).alive()
 
 
-PASSES: tuple[Callable[[Program], Program], ...] = (fold_reshapes, fold_pads, hoist_signs, pool_and_flatten)
+PASSES: tuple[Callable[[Program], Program], ...] = (
+    series_to_images, fold_reshapes, fold_pads, hoist_signs, pool_and_flatten,
+)  # fmt: skip
 """What is done before it is decided which layers are binary."""
