@@ -235,10 +235,10 @@ def test_a_network_of_series(weights: str) -> None:
         nn.Linear(6, 3),
     )
     model, report = binarize(old, weights=weights, example=torch.randn(4, 2, 40))
-    layer, was = model[3], old[3]
+    layer, was = model.get_submodule("3"), old[3]
     assert isinstance(layer, BinaryConv1d)
     assert isinstance(was, nn.Conv1d)
-    assert type(model[0]) is nn.Conv1d
+    assert type(model.get_submodule("0")) is nn.Conv1d
     assert [row.done for row in report.rows if row.weights] == ["kept real", "binary", "kept real"]
     x = torch.randn(3, 8, 30)
     expected = nn.functional.conv1d(sign(x), sign(was.weight), was.bias, 2, 0, 2, 2)
