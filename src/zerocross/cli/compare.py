@@ -69,8 +69,8 @@ def command(
     """
     from rich.console import Console
 
-    from zerocross.experiments import compare
-    from zerocross.experiments.outputs import are_ours
+    from zerocross.cli.outputs import are_ours
+    from zerocross.suite import compare
     from zerocross.train import assign
     from zerocross.train.variants import with_network
 
@@ -87,12 +87,12 @@ def command(
     if are_ours(files, compare.KIND, "comparison") and not quiet:
         console.print(f"replaces the earlier comparison {_names(files)}", soft_wrap=True, markup=False)
 
-    from zerocross.experiments.cache import Interrupted, run_all
-    from zerocross.train import Place
+    from zerocross.sweep.trainings import Interrupted, run_all
+    from zerocross.train import Placement
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
-    place = Place(str(data_dir.resolve()) if data_dir else None)
+    place = Placement(str(data_dir.resolve()) if data_dir else None)
     try:
         ended = run_all(configs, place, results, work, show=not quiet, jobs=jobs, keep=keep)
     except Interrupted as stopped:
@@ -109,8 +109,8 @@ def command(
 
 def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = False) -> dict[str, int]:
     """Method -> number of seeds, from "a,b:3,all"; a number of its own stands before that of all."""
-    from zerocross.experiments.compare import two_step_methods
     from zerocross.methods import METHODS, current_name, get
+    from zerocross.suite.compare import two_step_methods
 
     named: dict[str, int] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -143,9 +143,8 @@ def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console
     from rich import box
     from rich.table import Table
 
-    from zerocross.experiments import compare_picture, compare_text
-    from zerocross.files import write_text
-    from zerocross.train.record import write_json
+    from zerocross.files import write_json, write_text
+    from zerocross.suite import compare_picture, compare_text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in compare_text.header(summary):

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from zerocross.deploy.steps import Eager, Program, Step
+from zerocross.deploy.steps import Eager, Step, StepGraph
 
 WINDOWED = ("conv2d", "avg_pool2d", "max_pool2d", "global_avg_pool", "subsample", "pad2d")
 
 
-def series_to_images(program: Program) -> Program:
+def series_to_images(program: StepGraph) -> StepGraph:
     """Give every activation (C, L) the shape (C, 1, L), where one of them is convolved or pooled.
 
     The packed network then takes inputs (C, 1, L); the runtime takes (C, L) for them, too.

@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import nn
 
+from zerocross.checks import check_choice, did_you_mean
 from zerocross.models.birealnet import birealnet18, birealnet20, birealnet34, digits_net, mnist_net
 from zerocross.models.mlp import audio_mlp
 from zerocross.models.reactnet import reactnet_a
 from zerocross.models.series import series_net
 from zerocross.models.style import Style
 from zerocross.models.text import text_mlp
-from zerocross.nn.checks import check_choice, did_you_mean
 
 
 @dataclass(frozen=True)

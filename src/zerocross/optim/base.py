@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 from zerocross.optim.finite import Group, NonFinite, check_finite, check_policy, state_dtype
 from zerocross.optim.signs import BeforeSign, flips_counted
 
-Work = list[tuple[Group, list[Tensor], list[Tensor]]]  # group, its parameters, their gradients in the state's precision
+# A param group, its parameters, and their gradients in the state's precision.
+GroupGradients = list[tuple[Group, list[Tensor], list[Tensor]]]
 # Keys that torch, its schedulers and we put into a param group besides an optimizer's own hyperparameters.
 _BOOKKEEPING = {
     "params", "param_names", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "step", "skipped",
@@ -91,7 +92,7 @@ class BinaryOptimizer(Optimizer, ABC):
         """The state of a parameter before its first update."""
 
     @abstractmethod
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         """One update of the parameters."""
 
     # ---- the shell
@@ -160,7 +161,7 @@ class BinaryOptimizer(Optimizer, ABC):
                     stacklevel=5,
                 )
 
-    def _collect(self) -> Work:
+    def _collect(self) -> GroupGradients:
         work = []
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None and p.requires_grad]
@@ -173,7 +174,7 @@ class BinaryOptimizer(Optimizer, ABC):
             work.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
         return work
 
-    def _make_state(self, work: Work, finite: Tensor | None) -> bool:
+    def _make_state(self, work: GroupGradients, finite: Tensor | None) -> bool:
         """Give new parameters their state; False if the step ends here, since NaN must not become anyone's start."""
         new = {param for _, params, _ in work for param in params if not self.state[param]}
         if new and finite is not None and not finite:
@@ -185,7 +186,7 @@ class BinaryOptimizer(Optimizer, ABC):
                     self.state[param].update(self._new_state(param, grad, group))
         return True
 
-    def _update_or_undo(self, work: Work, finite: Tensor | None) -> None:
+    def _update_or_undo(self, work: GroupGradients, finite: Tensor | None) -> None:
         if self.nonfinite != "skip" or finite is None:
             self._update(work)
             return
@@ -284,7 +285,7 @@ def _check_param(name: str, param: Any, *, vectors: bool) -> None:
         raise ValueError(f"{name}, shape {tuple(param.shape)}, holds NaN or infinity: load or initialise it again")
 
 
-def _one_by_one(work: Work) -> Iterable[tuple[Group, Tensor, Tensor]]:
+def _one_by_one(work: GroupGradients) -> Iterable[tuple[Group, Tensor, Tensor]]:
     for group, params, grads in work:
         for param, grad in zip(params, grads, strict=True):
             yield group, param, grad

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zerocross.compiler import compiled
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 
@@ -96,7 +96,7 @@ class GradientFilter(BinaryOptimizer):
         rms = grad.double().square().mean().sqrt().to(m.dtype)  # in float32 a square overflows at 2e19
         return {"m": m, "g": -self.warm_start * rms * param.detach().to(m.dtype)}
 
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         thetas = [params for _, params, _ in work]
         grads = [grads for _, _, grads in work]
         ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
