@@ -146,6 +146,7 @@ class Config:
         compile: "auto" (on where a compiler is present and the planned steps repay it), "on" or "off".
         log_every: Updates between two lines of metrics; flips are counted on these updates.
         checkpoint_every: Updates between two checkpoints; one is written at the end of every epoch, too.
+        evaluate_every: Epochs between two evaluations; the last epoch of a stage is always evaluated.
         sync_bn: Batch statistics over all devices (CUDA only).
         processes: How many train together, one device each: batch statistics and the order of batches depend on it.
     """
@@ -166,6 +167,7 @@ class Config:
     compile: Literal["auto", "on", "off"] = "auto"
     log_every: int = 10
     checkpoint_every: int = 500
+    evaluate_every: int = 1
     sync_bn: bool = False
     processes: int = 1
 
@@ -173,7 +175,7 @@ class Config:
         _check_types(self, "")
         object.__setattr__(self, "method", methods.current_name(self.method))
         object.__setattr__(self, "optimizer", methods.hyperparameters(self.method, self.optimizer))
-        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every", "processes"):
+        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every", "evaluate_every", "processes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.batch_size % self.accumulate:
@@ -217,7 +219,8 @@ class Config:
                 "precision is 'auto', which is another one on another machine: settle it first, with "
                 "zerocross.train.precision.settled(config), or set 32 or bf16"
             )
-        decides = {k: v for k, v in to_dict(resolved(self)).items() if k not in {"recipe", "checkpoint_every"}}
+        idle = {"recipe", "checkpoint_every", "evaluate_every"}
+        decides = {k: v for k, v in to_dict(resolved(self)).items() if k not in idle}
         decides["revision"] = self.revision
         for stage in decides["stages"]:  # trained weights count by their digest, wherever they are
             stage["init_from"] = stage["init_from"] and stage["init_from"].rpartition("#")[2]

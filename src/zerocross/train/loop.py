@@ -72,7 +72,7 @@ def fit(
     tensorboard: bool = False,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Fitted:
-    """Train as `config` says, evaluate after each epoch, and return the network of the last one.
+    """Train as `config` says, evaluate after each epoch (or every few), and return the network of the last one.
 
     Args:
         config: All that decides the result.
@@ -118,11 +118,13 @@ def fit(
             display.stage(position, stage, setup.parts.updates_per_epoch)
             while position.epoch < stage.epochs:
                 _train_epoch(run, setup)
-                scores = _evaluate(run, setup)
-                record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
-                display.epoch(position, scores)
+                scores = None
+                if (position.epoch + 1) % config.evaluate_every == 0 or position.epoch + 1 == stage.epochs:
+                    scores = _evaluate(run, setup)
+                    record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
+                    display.epoch(position, scores)
                 position.next_epoch()
-                if on_epoch is not None:
+                if on_epoch is not None and scores is not None:
                     on_epoch(sum(stage.epochs for stage in config.stages[: position.stage]) + position.epoch, scores)
                 if position.epoch < stage.epochs:
                     _save(run, setup)
