@@ -43,6 +43,7 @@ COMMANDS = {
     "train": "train",
     "tune": "tune",
     "compare": "compare",
+    "suite": "suite",
     "reproduce": "reproduce",
     "evaluate": "evaluate",
     "runs": "runs",
