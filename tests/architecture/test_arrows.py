@@ -30,6 +30,7 @@ ARROWS = {
     "tune": {"files"},
     "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
     "report": {"files"},
+    "zoo": {"extras", "files", "nn", "data", "models", "train", "runtime", "deploy"},
     "bench": {
         "files",
         "compiler",
@@ -61,6 +62,7 @@ ARROWS = {
         "tune",
         "experiments",
         "report",
+        "zoo",
         "bench",
     },
     "__main__": {"cli"},
