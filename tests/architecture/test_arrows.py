@@ -30,6 +30,7 @@ ARROWS = {
     "tune": {"files"},
     "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
     "report": {"files"},
+    "hub": {"extras", "files", "train", "runtime", "zoo"},
     "zoo": {"extras", "files", "nn", "data", "models", "train", "runtime", "deploy"},
     "bench": {
         "files",

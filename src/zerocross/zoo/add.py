@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +31,7 @@ from zerocross.files import write_whole
 from zerocross.runtime.preprocess import Preprocessing
 from zerocross.train.folder import read_json
 from zerocross.train.record import provenance, write_json
+from zerocross.train.run import save_weights
 from zerocross.zoo.card import Card, checksum, write_card
 from zerocross.zoo.command import train_command
 from zerocross.zoo.network import build, quantise, weights_file
@@ -93,10 +95,11 @@ def write_entry(
     *,
     real: str = "float32",
     files: tuple[str, str, str] | None = None,
-    source: Source | None = None,
+    about: Callable[[Source], Source] = lambda source: source,
     licence: str = "Apache-2.0",
     place: train.Place | None = None,
     evaluate: bool = True,
+    plain: bool = False,
 ) -> Card:
     """Write the packed file, the weights and the card of a finished run into a folder; nothing that is there stays.
 
@@ -106,10 +109,11 @@ def write_entry(
         name: Of the network.
         real: How real weights are stored, "float32" or "int8".
         files: Names of the packed file, the weights and the card; by default NAME.zcb, NAME.safetensors, NAME.json.
-        source: What the card says about the data; by default what is known about the run's dataset.
+        about: Changes what the card says about the data.
         licence: Of the network's files.
         place: Where the datasets are; by default as in the run.
         evaluate: Evaluate the packed file on the run's evaluation part, which must be there.
+        plain: Write the weights as a plain state dict, which any reader of safetensors understands.
     """
     if real not in REAL_TYPES:
         raise ValueError(f"real = {real!r}: it must be one of {', '.join(REAL_TYPES)}")
@@ -121,10 +125,13 @@ def write_entry(
     with TemporaryDirectory(prefix="zerocross-") as aside:  # an entry that is there stays until the new one is checked
         packed_path, weights_path = Path(aside) / packed_name, Path(aside) / weights_name
         packed.save(packed_path)
-        weights_path.write_bytes(weights_file(trained.model, quantised))
+        if plain:
+            save_weights(trained.model, weights_path)
+        else:
+            weights_path.write_bytes(weights_file(trained.model, quantised))
         network = runtime.load(packed_path)
         card = replace(
-            _card(trained, name, source, licence, real),
+            _card(trained, name, about, licence, real),
             float_bytes=packed.float_bytes,
             packed_file=packed_name,
             packed_bytes=packed_path.stat().st_size,
@@ -195,9 +202,10 @@ def milliseconds(packed: runtime.Model) -> float:
     return round(1000 * min(medians), 4)
 
 
-def _card(trained: Trained, name: str, source: Source | None, licence: str, real: str) -> Card:
+def _card(trained: Trained, name: str, about: Callable[[Source], Source], licence: str, real: str) -> Card:
     config, result, inputs = trained.config, trained.result, trained.inputs
-    source = source or SOURCES.get(config.data.name) or Source(f"{inputs.source}", inputs.source, "not stated", "-")
+    unknown = Source("{source}", "{source}", "not stated", "address not stated")
+    source = about(SOURCES.get(config.data.name, unknown))
     title, data = (text.format(source=inputs.source) for text in (source.title, source.data))
     binarize = config.stages[-1].binarize
     versions = result["provenance"]["versions"]

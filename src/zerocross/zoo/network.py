@@ -14,7 +14,10 @@ from zerocross.zoo.weights import Levels, encoded, from_levels, levels_of, read_
 
 def build(card: Card, weights: Path) -> nn.Module:
     """The network of a card with the weights of a file, in evaluation mode."""
-    network = models.create(card.network, **card.options)
+    try:
+        network = models.create(card.network, **card.options)
+    except (TypeError, RuntimeError) as wrong:
+        raise ValueError(f"the network {card.network} of the card {card.name} cannot be built: {wrong}") from None
     state = {name: torch.from_numpy(array) for name, array in read_state(weights).items()}
     try:
         network.load_state_dict(state)
