@@ -30,6 +30,7 @@ ARROWS = {
     "tune": {"files"},
     "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
     "report": {"files"},
+    "serve": {"extras", "runtime"},
     "hub": {"extras", "files", "train", "runtime", "zoo"},
     "zoo": {"extras", "files", "nn", "data", "models", "train", "runtime", "deploy"},
     "bench": {
@@ -64,11 +65,12 @@ ARROWS = {
         "experiments",
         "report",
         "zoo",
+        "serve",
         "bench",
     },
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "report"}
+WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "report", "serve"}
 READS_ENVIRONMENT = {"cli", "experiments"}
 
 

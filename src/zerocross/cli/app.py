@@ -55,6 +55,7 @@ COMMANDS = {
     "pack": "pack",
     "predict": "predict",
     "zoo": "zoo",
+    "serve": "serve",
     "bench": "bench",
 }
 
