@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from zerocross.checks import one_line
 from zerocross.extras import named
 from zerocross.files import write_text
 from zerocross.zoo.card import Card, read_card, verified
@@ -101,7 +102,7 @@ def save(
     run, folder = Path(run), Path(folder)
     if taken := [path for path in (CARD, PACKED, WEIGHTS, PAGE) if (folder / path).exists()]:
         raise FileExistsError(f"{folder} holds {taken[0]} already: choose another folder")
-    place = train.Place(data_dir) if data_dir is not None else None
+    place = train.Placement(data_dir) if data_dir is not None else None
     card = write_entry(
         run,
         folder,
@@ -186,20 +187,16 @@ def _named_errors(repo: str, what: str) -> Iterator[None]:
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as wrong:
         raise FileNotFoundError(
             f"cannot {what} {repo}: there is none, no such revision, or it is private (hf auth login, or token=...) "
-            f"({_brief(wrong)})"
+            f"({one_line(wrong)})"
         ) from None
     except errors.HfHubHTTPError as wrong:
         if wrong.response is not None and wrong.response.status_code in {401, 403}:
             raise PermissionError(
-                f"cannot {what} {repo}: log in by `hf auth login`, or give token=... ({_brief(wrong)})"
+                f"cannot {what} {repo}: log in by `hf auth login`, or give token=... ({one_line(wrong)})"
             ) from None
-        raise ConnectionError(f"cannot {what} {repo}: try again later ({_brief(wrong)})") from None
+        raise ConnectionError(f"cannot {what} {repo}: try again later ({one_line(wrong)})") from None
     except errors.LocalEntryNotFoundError as wrong:
         raise ConnectionError(f"cannot {what} {repo}: the Hub cannot be reached, and no copy is here") from wrong
-
-
-def _brief(wrong: BaseException) -> str:
-    return " ".join(str(wrong).split())[:160]
 
 
 def _page(card: Card, kind: str, repo: str) -> str:

@@ -60,7 +60,7 @@ def test_card_tells_of_its_files_and_of_the_result_of_its_run(name: str):
 def test_accuracy_is_that_of_the_card(name: str, request: pytest.FixtureRequest):
     card, config = zoo.card(name), from_dict(result_of(name)["config"])
     folder = None if config.data.name == "digits" else str(request.getfixturevalue("real_data"))
-    dataset = train.load_data(config, train.Place(folder))
+    dataset = train.load_data(config, train.Placement(folder))
     samples, correct, agreeing = compare(zoo.load(name), zoo.model(name), dataset)
     assert samples == card.samples
     # another processor may round another way, and tip a sign here and there
@@ -139,7 +139,7 @@ def test_packed_networks_need_no_torch():
 
 def test_fine_tuning_begins_where_training_ended():
     config = train.Config(
-        stages=(train.Stage(epochs=1),), optimizer={"alpha": 1e-4, "warm_start": 0.03}, real=train.Real(lr=1e-3),
+        stages=(train.Stage(epochs=1),), optimizer={"alpha": 1e-4, "warm_start": 0.03}, real=train.RealConfig(lr=1e-3),
         compile="off",
     )  # fmt: skip
     fitted = train.fit(config, data.load("digits"), model=zoo.model("digits"), show=False)

@@ -34,7 +34,8 @@ def command(
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross import runtime, zoo
     from zerocross.bench.serve import measure
-    from zerocross.train.record import provenance, write_json
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
 
     console = Console(highlight=False)
     before = os.getloadavg()[0]

@@ -44,7 +44,7 @@ def command(
     if output.exists() and not overwrite:
         raise FileExistsError(f"{output} exists: choose another name, or overwrite it with --overwrite")
     check_folder(output)
-    config, place = train.read_config(run), train.read_place(run)
+    config, place = train.read_config(run), train.read_placement(run)
     if data_dir is not None:
         place = replace(place, data_dir=str(data_dir))
     inputs = _inputs(run, place)
@@ -69,7 +69,7 @@ def command(
     typer.echo(f"{output}: {which} of {run}; try: zerocross predict {output} FILE")
 
 
-def _inputs(run: Path, place: train.Place) -> train.Inputs:
+def _inputs(run: Path, place: train.Placement) -> train.Inputs:
     """What the run's network takes: from its folder, or, where an older version made it, from its dataset."""
     from zerocross import train
 

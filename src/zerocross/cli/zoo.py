@@ -21,17 +21,15 @@ def overview(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from zerocross import zoo
+    from zerocross.tables import text_table
 
-    rows = [["name", "what it does", "network", "epochs", "accuracy", "size", "time"]]
+    header = ["name", "what it does", "network", "epochs", "accuracy", "size", "time"]
+    rows = []
     for card in map(zoo.card, zoo.names()):
         accuracy = f"{card.top1:.2f} %" if card.top1 is not None else "-"
         size, time = f"{card.packed_bytes / 1000:.1f} kB", f"{card.milliseconds:.3g} ms"
         rows.append([card.name, card.title, card.network, str(card.epochs), accuracy, size, time])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.rjust(width) if column > 2 else cell.ljust(width) for column, (cell, width) in
-                 enumerate(zip(row, widths, strict=True))]  # fmt: skip
-        typer.echo("  ".join(cells).rstrip())
+    typer.echo(text_table(header, rows, right=4))
     typer.echo("\naccuracy: of the packed file, on the test part. time: one input, one thread.")
     typer.echo("One whole: zerocross zoo show NAME. Try one: zerocross predict zoo:NAME FILES")
 
@@ -88,7 +86,7 @@ def add(
         raise FileExistsError(f"{folder / name}.json exists: choose another name, or replace it with --overwrite")
     if train.read_config(run).data.validate:
         raise ValueError(f"{run} held a part of its training data out: a card tells of the test part, so train on all")
-    place = replace(train.Place(), data_dir=None if data_dir is None else str(data_dir))
+    place = replace(train.Placement(), data_dir=None if data_dir is None else str(data_dir))
     kept = keep_result(run, results)
     card = write_entry(run, folder, name, real=real, place=place)
     typer.echo(card.markdown())

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from zerocross.data.dataset import Dataset
+from zerocross.files import write_json
 from zerocross.train.folder import read_json
-from zerocross.train.record import write_json
 
 NAME = "inputs.json"
 

@@ -12,10 +12,10 @@ one in its place: `zerocross zoo add RUN --name cifar10 --overwrite`, in a check
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocross.checks import did_you_mean
 from zerocross.extras import named
 from zerocross.zoo.card import Card, read_card, verified
 
@@ -39,9 +39,7 @@ def card(name: str) -> Card:
     """What there is to know about a network: data, licence, training, accuracy, size, speed."""
     known = names()
     if name not in known:
-        near = difflib.get_close_matches(str(name), known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"the zoo has no network {name!r}; it has {', '.join(known)}{hint}")
+        raise ValueError(f"the zoo has no network {name!r}; it has {', '.join(known)}{did_you_mean(name, known)}")
     return read_card(FILES / f"{name}.json")
 
 

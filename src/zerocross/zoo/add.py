@@ -27,10 +27,10 @@ from torch import nn
 from zerocross import runtime, train
 from zerocross.data.dataset import Dataset
 from zerocross.deploy import Packed, pack
-from zerocross.files import write_whole
+from zerocross.files import write_json, write_whole
+from zerocross.provenance import provenance
 from zerocross.runtime.preprocess import Preprocessing
 from zerocross.train.folder import read_json
-from zerocross.train.record import provenance, write_json
 from zerocross.train.run import save_weights
 from zerocross.zoo.card import Card, checksum, write_card
 from zerocross.zoo.command import train_command
@@ -52,7 +52,7 @@ class Trained:
     model: nn.Module
 
 
-def read_run(run: Path, place: train.Place | None = None) -> Trained:
+def read_run(run: Path, place: train.Placement | None = None) -> Trained:
     """The network of a finished run, and what is known about it."""
     result = _result(run)
     config, inputs = train.read_config(run), train.load_inputs(run, place)
@@ -97,7 +97,7 @@ def write_entry(
     files: tuple[str, str, str] | None = None,
     about: Callable[[Source], Source] = lambda source: source,
     licence: str = "Apache-2.0",
-    place: train.Place | None = None,
+    place: train.Placement | None = None,
     evaluate: bool = True,
     plain: bool = False,
 ) -> Card:
@@ -118,7 +118,7 @@ def write_entry(
     if real not in REAL_TYPES:
         raise ValueError(f"real = {real!r}: it must be one of {', '.join(REAL_TYPES)}")
     trained = read_run(run, place)
-    dataset = train.load_data(trained.config, place or train.read_place(run)) if evaluate else None
+    dataset = train.load_data(trained.config, place or train.read_placement(run)) if evaluate else None
     quantised = quantise(trained.model) if real == "int8" else {}
     packed = pack_run(trained, real)
     packed_name, weights_name, card_name = files or (f"{name}.zcb", f"{name}.safetensors", f"{name}.json")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from zerocross.files import write_text
+from zerocross.files import write_json
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def read_card(path: Path) -> Card:
 
 def write_card(path: Path, card: Card) -> None:
     """Write a card as JSON, whole or not at all."""
-    write_text(path, json.dumps(asdict(card), indent=1) + "\n")
+    write_json(path, asdict(card))
 
 
 def verified(path: Path, sha256: str, cure: str) -> Path:
