@@ -63,7 +63,7 @@ class Dataset:
         mean: per channel, or one for all; uint8 images count as 0..1, floats in their own units.
         std: likewise.
         augment: what training batches get: "crop-flip", "shift", "resized-crop" (image files only) or "none".
-        input_size: of one sample: (C, H, W) or (F,).
+        input_size: of one sample: (C, H, W), (C, L) or (F,).
         source: what was read, for the record.
         preprocess: how evaluation makes an input of a file, for packed networks: the fields of
             zerocross.runtime.preprocess.Preprocessing but `mean` and `std`, such as {"kind": "image", "resize": 32}.
@@ -140,7 +140,7 @@ def from_tensors(
     """A dataset of one's own tensors (or numpy arrays).
 
     Args:
-        train_x: (N, C, H, W) or (N, F), uint8 (read as 0..1) or floating point.
+        train_x: (N, C, H, W), (N, C, L) or (N, F), uint8 (read as 0..1) or floating point.
         train_y: (N,) integers, the classes 0..K-1.
         test_x: the part to evaluate on, of the same kind as `train_x`.
         test_y: its classes.
@@ -185,11 +185,11 @@ def from_tensors(
 
 
 def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation: per channel for images, one for all features otherwise; uint8 counts as 0..1.
+    """Mean and standard deviation: per channel of images and series, one for all features otherwise; uint8 is 0..1.
 
     From a histogram for uint8: exact, so the same to the bit on any number of threads. A constant channel has std 1.
     """
-    channels = inputs.transpose(0, 1).flatten(1) if inputs.ndim == 4 else inputs.reshape(1, -1)
+    channels = inputs.transpose(0, 1).flatten(1) if inputs.ndim > 2 else inputs.reshape(1, -1)
     means, stds = [], []
     for channel in channels:
         if inputs.dtype == torch.uint8:
@@ -212,8 +212,8 @@ def _split(part: str, x: Any, y: Any) -> Split:
             raise ValueError(f"{part}_x holds values that are not finite: clean them first")
     elif inputs.dtype != torch.uint8:
         raise ValueError(f"{part}_x is {inputs.dtype}; give uint8 (read as 0..1) or floating point")
-    if inputs.ndim not in {2, 4}:
-        raise ValueError(f"{part}_x has shape {tuple(inputs.shape)}; give (N, C, H, W) or (N, F)")
+    if inputs.ndim not in {2, 3, 4} or (inputs.ndim == 3 and inputs.dtype == torch.uint8):  # images lack channels
+        raise ValueError(f"{part}_x has shape {tuple(inputs.shape)}; give (N, C, H, W), (N, C, L) or (N, F)")
     if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
         raise ValueError(f"{part}_y is {targets.dtype}; give integers, the classes 0..K-1")
     if targets.shape != inputs.shape[:1] or not len(targets):
