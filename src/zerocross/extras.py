@@ -12,6 +12,8 @@ _EXTRAS = {
     "tune": ("optuna", "botorch", "gpytorch", "sqlalchemy", "threadpoolctl", "optuna_integration", "greenlet"),
     "report": ("plotly",),
     "tensorboard": ("tensorboard",),
+    "serve": ("fastapi", "uvicorn", "starlette", "prometheus_client", "python_multipart"),
+    "hub": ("huggingface_hub",),
 }
 _EXTRA = {module: extra for extra, modules in _EXTRAS.items() for module in modules}
 

@@ -28,6 +28,9 @@ ARROWS = {
     "train": LEAVES | (NETWORKS - {"train"}),
     "runtime": PLAIN,
     "deploy": PLAIN | {"nn", "runtime"},
+    "zoo": LEAVES | {"nn", "data", "models", "train", "runtime", "deploy"},
+    "hub": PLAIN | {"train", "runtime", "zoo"},
+    "serve": PLAIN | {"runtime"},
     "tune": PLAIN,
     "sweep": LEAVES | {"nn", "data", "models", "train", "tune"},
     "figures": PLAIN,
@@ -35,10 +38,12 @@ ARROWS = {
     "suite": LEAVES | {"methods", "train", "sweep"},
     "report": PLAIN | {"figures"},
     "bench": LEAVES | NETWORKS | {"deploy", "runtime", "tune", "sweep"},
-    "cli": LEAVES | NETWORKS | {"runtime", "deploy", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
+    "cli": LEAVES
+    | NETWORKS
+    | {"runtime", "deploy", "zoo", "serve", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = PLAIN | {"filters", "runtime", "figures", "report"}
+WITHOUT_TORCH = PLAIN | {"filters", "runtime", "serve", "figures", "report"}
 READS_ENVIRONMENT = {"cli", "sweep"}
 
 

@@ -55,6 +55,8 @@ COMMANDS = {
     "report": "report",
     "pack": "pack",
     "predict": "predict",
+    "zoo": "zoo",
+    "serve": "serve",
     "bench": "bench",
 }
 
