@@ -27,6 +27,7 @@ ARROWS = {
     "train": {"extras", "files", "compiler", "filters", "nn", "data", "models", "optim", "methods"},
     "runtime": {"files", "extras"},
     "deploy": {"files", "extras", "nn", "data", "runtime"},
+    "export": {"files", "extras", "runtime"},
     "tune": {"files"},
     "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
     "report": {"files"},
@@ -42,6 +43,7 @@ ARROWS = {
         "train",
         "deploy",
         "runtime",
+        "export",
         "tune",
         "experiments",
     },
@@ -58,6 +60,7 @@ ARROWS = {
         "train",
         "runtime",
         "deploy",
+        "export",
         "tune",
         "experiments",
         "report",
@@ -65,7 +68,7 @@ ARROWS = {
     },
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "report"}
+WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "export", "report"}
 READS_ENVIRONMENT = {"cli", "experiments"}
 
 

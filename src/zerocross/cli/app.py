@@ -54,6 +54,7 @@ COMMANDS = {
     "report": "report",
     "pack": "pack",
     "predict": "predict",
+    "export": "export",
     "bench": "bench",
 }
 
