@@ -11,6 +11,7 @@ _EXTRAS = {
     "runtime": ("numba", "llvmlite", "PIL"),
     "tune": ("optuna", "botorch", "gpytorch", "sqlalchemy", "threadpoolctl", "optuna_integration", "greenlet"),
     "report": ("plotly",),
+    "export": ("onnx", "onnxruntime", "qonnx"),
     "tensorboard": ("tensorboard",),
 }
 _EXTRA = {module: extra for extra, modules in _EXTRAS.items() for module in modules}

@@ -28,13 +28,13 @@ class Target:
 
     Args:
         about: what it is, in a line.
-        module: where `make(graph, name, **options) -> Exported` stands; imported when it is needed.
+        make: "module:function" of what makes it from (graph, name, **options); imported when it is needed.
         unsupported: ops that it does not take, each with the reason.
-        options: names of the options of `make`.
+        options: names of the options of that function.
     """
 
     about: str
-    module: str
+    make: str
     unsupported: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
 
@@ -51,7 +51,11 @@ class Target:
 
 
 TARGETS: dict[str, Target] = {
-    "c": Target("NAME.c and NAME.h: C99, static memory only", "zerocross.export.c.files", options=("cc",)),
+    "c": Target("NAME.c and NAME.h: C99, static memory only", "zerocross.export.c.files:make", options=("cc",)),
+    "onnx": Target("NAME.onnx: ONNX, opset 17, standard operators", "zerocross.export.onnx.files:make"),
+    "qonnx": Target(
+        "NAME.qonnx.onnx: QONNX, signs and binary weights as BipolarQuant", "zerocross.export.onnx.files:make_qonnx"
+    ),
 }
 
 
@@ -80,7 +84,8 @@ def export(
         raise ValueError(f"{to} has no option {unknown[0]!r}; it has {known}")
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file: name a folder")
-    make: Callable[..., Exported] = importlib.import_module(target.module).make
+    module, _, function = target.make.partition(":")
+    make: Callable[..., Exported] = getattr(importlib.import_module(module), function)
     exported = make(graph, name, **options)
     if not force and (there := [folder / each for each in exported.files if (folder / each).exists()]):
         raise FileExistsError(f"{there[0]} exists: choose another folder or name, or replace it (force=True, --force)")
