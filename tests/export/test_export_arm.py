@@ -40,7 +40,8 @@ def keywords() -> Graph:
 
 def same_on(program: str, seeds: range, folder: Path) -> None:
     """The results are those of a native build, to the bit."""
-    compiler("gcc"), compiler(program), compiler(EMULATORS[program])
+    for needed in ("gcc", program, EMULATORS[program]):
+        compiler(needed)
     cases = [random_case(seed) for seed in seeds]
     networks = [CModel(case.graph, f"g{number}") for number, case in enumerate(cases)]
     inputs = [case.x for case in cases]

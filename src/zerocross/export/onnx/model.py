@@ -25,14 +25,12 @@ def to_onnx(graph: Graph, *, bipolar: bool = False, batch: int | str = "N") -> M
     """
     graph = check(graph)
     values = infer(graph)
-    writer = Writer(
-        bipolar=bipolar, taken=[*values, "output"] if graph.output == graph.nodes[0].output else list(values)
-    )
+    writer = Writer(bipolar=bipolar, taken=list(values))
     for node in graph.nodes[1:]:
         OPERATORS[node.op](Context(graph, node, values, writer))
     output = graph.output
     if output == graph.nodes[0].output:
-        output = writer.add("Identity", [output], "output")
+        output = writer.add("Identity", [output], writer.name("output"))
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, *values[value].shape])
         for name, value in ((graph.nodes[0].output, graph.nodes[0].output), (output, graph.output))
