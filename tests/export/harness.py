@@ -44,8 +44,8 @@ int main(void)
 def compiler(program: str) -> str:
     """The program, or a skipped test that says where it comes from."""
     if shutil.which(program) is None:
-        script = {"gcc": "Debian: build-essential", "clang": ".ci/wasm installs it"}.get(program, ".ci/arm installs it")
-        pytest.skip(f"no {program} ({script})")
+        scripts = {"gcc": "Debian: build-essential", "clang": ".ci/wasm installs it", "wasm-ld": ".ci/wasm installs it"}
+        pytest.skip(f"no {program} ({scripts.get(program, '.ci/arm installs it')})")
     return program
 
 

@@ -55,6 +55,7 @@ COMMANDS = {
     "pack": "pack",
     "predict": "predict",
     "export": "export",
+    "playground": "playground",
     "bench": "bench",
 }
 

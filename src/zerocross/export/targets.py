@@ -52,6 +52,11 @@ class Target:
 
 TARGETS: dict[str, Target] = {
     "c": Target("NAME.c and NAME.h: C99, static memory only", "zerocross.export.c.files:make", options=("cc",)),
+    "wasm": Target(
+        "NAME.wasm, NAME.simd.wasm, NAME.json: WebAssembly, by clang",
+        "zerocross.export.web.wasm:make",
+        options=("clang",),
+    ),
     "onnx": Target("NAME.onnx: ONNX, opset 17, standard operators", "zerocross.export.onnx.files:make"),
     "qonnx": Target(
         "NAME.qonnx.onnx: QONNX, signs and binary weights as BipolarQuant", "zerocross.export.onnx.files:make_qonnx"
