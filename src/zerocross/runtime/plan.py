@@ -251,11 +251,11 @@ class _Planner:
             signs, conv.groups, conv.sizes, conv.outputs, conv.stride, conv.padding, conv.dilation,
             node.attrs.get("pad_value", 0), source.fill,
         )  # fmt: skip
-        used = conv.taps * source.pitch % 8
-        row = round_up(conv.taps * source.pitch, 8)
+        used = conv.taps * source.pitch % 4
+        row = round_up(conv.taps * source.pitch, 4)
         repeats = 1 if conv.groups == 1 else 2
         base, line, column = (self._put(array) for array in bases)
-        return Kind.BINARY, conv.fields(direct=used == 0 and conv.groups == 1) | {
+        return Kind.BINARY, conv.fields(direct=row == source.pitch == 4 and conv.groups == 1) | {
             "row": repeats * row, "tail": (1 << 8 * used) - 1 if used else -1, "repeats": repeats,
             "weight": self._put(panels), "terms": panels.shape[1], "panel": panels[0].nbytes,
             "base": base, "base_line": line, "base_column": column, "factor": 2 if conv.groups == 1 else 1,
@@ -281,10 +281,19 @@ class _Planner:
     def _pool(self, group: Group) -> tuple[Kind, Fields]:
         node, source = group.node, self._real(group.source)
         if group.op == "avg_pool2d":
-            fields = window_fields(source, Window.AVERAGE, node.attrs["kernel"], node)
+            kernel = node.attrs["kernel"]
+            mode = Window.MEAN if _all_full(node, source.shape[1:], self.shapes[node.output][1:]) else Window.AVERAGE
+            fields = window_fields(source, mode, kernel, node)
             return Kind.WINDOW, fields | {"count_pad": int(node.attrs["count_include_pad"])}
         if group.op == "max_pool2d":
             return Kind.WINDOW, window_fields(source, Window.MAX, node.attrs["kernel"], node)
         if group.op == "global_avg_pool":
             return Kind.WINDOW, window_fields(source, Window.AVERAGE, source.shape[1:])
         return Kind.WINDOW, window_fields(source, Window.MAX, (1, 1), node if group.op == "subsample" else None)
+
+
+def _all_full(node: Node, sizes: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
+    """Whether every window of an average lies inside the image, and has a power of two pixels."""
+    kernel, stride = node.attrs["kernel"], node.attrs["stride"]
+    inside = all((outputs[axis] - 1) * stride[axis] + kernel[axis] <= sizes[axis] for axis in range(2))
+    return inside and node.attrs["padding"] == (0, 0) and (kernel[0] * kernel[1]).bit_count() == 1

@@ -7,16 +7,26 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from zerocross.runtime.kernels.memory import COPY_BYTES, copy, load_byte, load_int, load_real, store_int, store_real
-from zerocross.runtime.kernels.popcount import binary_tile
+from zerocross.runtime.kernels.memory import (
+    COPY_BYTES,
+    copy,
+    load_byte,
+    load_int,
+    load_real,
+    load_word,
+    store_int,
+    store_real,
+    store_word,
+)
+from zerocross.runtime.kernels.popcount import WORD, binary_tile
 from zerocross.runtime.kernels.real_tiles import real_tile, real_tile_pair, window_tile
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, Kind, RowField, Space
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, Kind, RowField, Space, Window
 
 _BITS, _BASE, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
     8 * RowField[name] for name in ("BITS", "BASE", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
 )
 _BINARY, _WINDOW, _MOVE, _UNPACK = (int(kind) for kind in (Kind.BINARY, Kind.WINDOW, Kind.MOVE, Kind.UNPACK))
-_OUTSIDE = int(Space.OUTSIDE)
+_OUTSIDE, _MEAN = int(Space.OUTSIDE), int(Window.MEAN)
 
 # Code that needs nothing of Python or Numba when it runs: no wrappers, no references, no exceptions.
 OPTIONS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "error_model": "numpy"}
@@ -128,13 +138,33 @@ def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: i
     for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: whatever stands there
         store_int(table + row * ROW_BYTES + _BASE, base)
         store_int(table + row * ROW_BYTES + _BITS, scratch)
+    if binary and not step.direct:  # not as soon as a row is there: its words would have to wait for what is stored
+        for row in range(rows):
+            _fold(gathered + row * step.row, step.row, step.repeats, step.tail)
+
+
+@inner
+def _fold(row: int, row_bytes: int, repeats: int, tail: int) -> None:
+    """Make the last word of a row, and every second one before it, the parity of all words up to there."""
+    end = row + row_bytes
+    if tail != -1:
+        piece = row_bytes // repeats
+        for behind in range(row + piece, end + 1, piece):
+            store_word(behind - WORD, load_word(behind - WORD) & np.int32(tail))
+    parity = np.int32(0)
+    if row_bytes & WORD:
+        parity = load_word(row)
+        row += WORD
+    for at in range(row, end, 2 * WORD):
+        parity ^= load_word(at) ^ load_word(at + WORD)
+        store_word(at + WORD, parity)
 
 
 @inner
 def _gather_line(step: Any, source: int, target: int, count: int) -> None:
     """Write the taps of some pixels of a line."""
     runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
-    tail, source_pixel, repeats = step.tail, step.source_pixel, step.repeats
+    source_pixel, repeats = step.source_pixel, step.repeats
     copy_bytes = step.row // repeats
     short = runs_x == 1 and run <= COPY_BYTES
     for _ in range(count):
@@ -150,8 +180,6 @@ def _gather_line(step: Any, source: int, target: int, count: int) -> None:
                         copy(to, source + tap_y * tap_line + tap_x * tap_pixel, run)
                         to += run
             target += copy_bytes
-            if tail != -1:
-                store_int(target - 8, load_int(target - 8) & tail)
         source += source_pixel
 
 
@@ -163,44 +191,72 @@ def _bits_address(step: Any, arena: int, image: int, line: int, column: int) -> 
 @inner
 def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
     first, last, panel_first, panel_last = _share(step, images, part, parts)
-    table = scratch + step.table
-    line_bytes, pixel_bytes = step.dilation_y * step.tap_line, step.dilation_x * step.tap_pixel
+    table, width, lines = scratch + step.table, step.width, step.pixels // step.width
     weight_pixel = 4 * LANES * step.panels
-    own = (step.mode, line_bytes, pixel_bytes, step.kernel_x * weight_pixel, weight_pixel)
+    strides = (
+        step.dilation_y * step.tap_line, step.dilation_x * step.tap_pixel, step.kernel_x * weight_pixel, weight_pixel,
+    )  # fmt: skip
+    image, rest = divmod(first, step.pixels)
+    line, column = divmod(rest, width)
     for start in range(first, last, ROWS):
         for row in range(ROWS):
-            _window_row(step, start + row, last, arena, scratch, table + row * ROW_BYTES)
+            entry = table + row * ROW_BYTES
+            if start + row < last:
+                _window_row(step, image, line, column, arena, entry)
+                column += 1
+                if column == width:
+                    column = 0
+                    line += 1
+                    if line == lines:
+                        line = 0
+                        image += 1
+            else:  # belongs to no image: like the first, but stored nowhere
+                copy(entry, table, ROW_BYTES)
+                store_int(entry + _BITS, scratch)
+        own = (step.mode, _alike(table), *strides)
         for panel in range(panel_first, panel_last):
             window_tile(own, _finish(step, table, start, last, panel, stages, arena))
 
 
 @inner
-def _window_row(step: Any, pixel: int, last: int, arena: int, scratch: int, entry: int) -> None:
+def _alike(table: int) -> int:
+    """1 where the windows of a tile have the same size and the same weights, else 0."""
+    height, width, weight = load_int(table + _HEIGHT), load_int(table + _WIDTH), load_int(table + _WEIGHT)
+    alike = 1
+    for entry in range(table + ROW_BYTES, table + ROWS * ROW_BYTES, ROW_BYTES):
+        same = load_int(entry + _HEIGHT) == height and load_int(entry + _WIDTH) == width
+        alike &= same and load_int(entry + _WEIGHT) == weight
+    return alike
+
+
+@inner
+def _inside(first: int, count: int, dilation: int, size: int) -> tuple[int, int]:
+    """Of `count` taps from `first` on: the number of the first one that lies within 0..size, and behind the last."""
+    skip = 0 if first >= 0 else -(first // dilation)
+    end = count
+    if first + (count - 1) * dilation >= size:
+        end = (size - first + dilation - 1) // dilation
+    return skip, max(skip, end)
+
+
+@inner
+def _window_row(step: Any, image: int, line: int, column: int, arena: int, entry: int) -> None:
     """What the tile must know of a pixel's window: the part of it that lies inside the image."""
-    if pixel >= last:
-        store_int(entry + _BITS, scratch)
-        store_int(entry + _HEIGHT, 0)
-        store_real(entry + _COUNT, np.float32(1))
-        return
-    image, rest = divmod(pixel, step.pixels)
-    line, column = divmod(rest, step.width)
     top, left = line * step.stride_y - step.pad_y, column * step.stride_x - step.pad_x
-    skip_y, skip_x = max(0, -(top // step.dilation_y)), max(0, -(left // step.dilation_x))
-    end_y = min(step.kernel_y, (step.height_in - top + step.dilation_y - 1) // step.dilation_y)
-    end_x = min(step.kernel_x, (step.width_in - left + step.dilation_x - 1) // step.dilation_x)
-    height, width = max(0, end_y - skip_y), max(0, end_x - skip_x)
+    skip_y, end_y = _inside(top, step.kernel_y, step.dilation_y, step.height_in)
+    skip_x, end_x = _inside(left, step.kernel_x, step.dilation_x, step.width_in)
     y, x = top + skip_y * step.dilation_y, left + skip_x * step.dilation_x
     store_int(entry + _BITS, _bits_address(step, arena, image, line, column))
     store_int(entry + _SOURCE, arena + step.source + image * step.source_image + y * step.tap_line + x * step.tap_pixel)
-    store_int(entry + _HEIGHT, height)
-    store_int(entry + _WIDTH, width)
+    store_int(entry + _HEIGHT, end_y - skip_y)
+    store_int(entry + _WIDTH, end_x - skip_x)
     store_int(entry + _WEIGHT, step.weight + 4 * LANES * step.panels * (skip_y * step.kernel_x + skip_x))
-    count = height * width
+    count = (end_y - skip_y) * (end_x - skip_x)
     if step.count_pad:
         count_y = min(top + step.kernel_y, step.height_in + step.pad_y) - top
         count_x = min(left + step.kernel_x, step.width_in + step.pad_x) - left
         count = count_y * count_x
-    store_real(entry + _COUNT, np.float32(count))
+    store_real(entry + _COUNT, np.float32(1) / np.float32(count) if step.mode == _MEAN else np.float32(count))
 
 
 @inner

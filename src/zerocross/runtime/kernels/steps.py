@@ -11,7 +11,7 @@ import enum
 import numpy as np
 
 LANES = 16  # channels of a panel: what a tile works on at once
-ROWS = 4  # pixels of a tile
+ROWS = 8  # pixels of a tile
 STAGE_BYTES = 24  # of a stage: its kind, an offset and a pitch, 8 bytes each
 ROW_BYTES = 64  # of a pixel in the table that describes those of a tile, see `RowField`
 
@@ -41,6 +41,7 @@ class Window(enum.IntEnum):
     MAX = 0
     AVERAGE = 1
     WEIGHTED = 2
+    MEAN = 3  # the average where every window has as many pixels, a power of two: a product in place of a quotient
 
 
 class RowField(enum.IntEnum):
@@ -52,7 +53,7 @@ class RowField(enum.IntEnum):
     HEIGHT = 2  # window: how many of its rows
     WIDTH = 3  # and columns lie inside the image
     WEIGHT = 4  # weighted window: address of the weights of that first pixel
-    COUNT = 5  # average: what the sum is divided by, a float32
+    COUNT = 5  # average: what the sum is divided by, a float32; mean: what it is multiplied by
 
 
 class Space(enum.IntEnum):
@@ -75,7 +76,7 @@ _FIELDS = (
     "direct", "row", "tail", "repeats", "block",
     # In a part's scratch memory, whose start takes what belongs to no pixel: the table of rows, and gathered rows.
     "table", "gathered",
-    # Weights; words (BINARY) or float32 (REAL) in a row; bytes of a panel.
+    # Weights; words of 32 bits (BINARY) or float32 (REAL) in a row; bytes of a panel.
     "weight", "terms", "panel",
     # BINARY: sums of equal bits: a table, and the offsets of each line and column into it; factor of the count.
     "base", "base_line", "base_column", "factor",

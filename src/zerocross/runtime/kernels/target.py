@@ -1,0 +1,94 @@
+"""What the code is compiled for: levels of processor features, and what the tiles make of them.
+
+A level is chosen once in a process, before anything is compiled: what Numba has compiled it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+
+@dataclass(frozen=True)
+class Level:
+    """A set of processor features that code is compiled for.
+
+    Args:
+        name: of the level, and of its object code.
+        cpu: LLVM's name of the kind of processor.
+        needs: the features that a processor must have beyond those that all of its family have.
+        registers: vector registers that a tile may keep sums in.
+        width: how many registers sixteen numbers of 32 bits take.
+    """
+
+    name: str
+    cpu: str
+    needs: tuple[str, ...]
+    registers: int
+    width: int
+
+    def has(self, feature: str) -> bool:
+        """Whether code may use a feature."""
+        return feature in self.needs
+
+    def runs_here(self, features: Callable[[str], bool] | None = None) -> bool:
+        """Whether this processor has all of it."""
+        host = llvm.get_host_cpu_features()
+        return all((features or (lambda name: bool(host.get(name))))(name) for name in self.needs)
+
+
+_AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")
+_AVX2 = ("avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe", "popcnt")
+
+LEVELS = (
+    Level("avx512", "x86-64-v4", (*_AVX512, *_AVX2, "avx512vpopcntdq", "avx512vnni"), 24, 1),
+    Level("avx2", "x86-64-v3", _AVX2, 10, 2),
+    Level("portable", "", (), 10, 4),
+)
+"""From the fastest to the one that every processor runs."""
+
+_chosen: list[Level] = []
+
+
+def best_level() -> Level:
+    """The fastest level that this processor runs."""
+    return next(level for level in LEVELS if level.runs_here())
+
+
+def level_named(name: str) -> Level:
+    """The level of this name; ValueError where there is none, or where this processor does not run it."""
+    levels = {level.name: level for level in LEVELS}
+    if name not in levels:
+        raise ValueError(f"level = {name!r}: it must be one of {', '.join(levels)}")
+    if not levels[name].runs_here():
+        host = llvm.get_host_cpu_features()
+        missing = ", ".join(feature for feature in levels[name].needs if not host.get(feature))
+        raise ValueError(f"level = {name!r}: this processor lacks {missing}; {best_level().name!r} runs here")
+    return levels[name]
+
+
+def choose_level(level: Level) -> None:
+    """Compile for this level from now on."""
+    if _chosen and _chosen[0] != level:
+        raise RuntimeError(
+            f"code for {_chosen[0].name} has been compiled in this process; use another for {level.name}"
+        )
+    _chosen[:] = [level]
+
+
+def chosen_level() -> Level:
+    """The level to compile for."""
+    if not _chosen:
+        _chosen.append(best_level())
+    return _chosen[0]
+
+
+def rows_at_once(vectors: int) -> int:
+    """How many pixels of a tile to work on at a time, if each takes so many vectors of sixteen numbers."""
+    level = chosen_level()
+    rows = 1
+    while 2 * rows * vectors * level.width <= level.registers:
+        rows *= 2
+    return rows
