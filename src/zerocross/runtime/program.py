@@ -16,8 +16,8 @@ from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
 SLACK = 256  # bytes behind every buffer that copying in pieces may touch
-BLOCK_BYTES = 1 << 15  # of gathered rows: they stay in the first cache beside a panel of weights
-BLOCK_ROWS = 64
+BLOCK_BYTES = 24 << 10  # of gathered rows and their table: they stay in the first cache beside a panel of weights
+BLOCK_ROWS = 256
 
 
 @dataclass(eq=False)
@@ -145,7 +145,7 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
     for name, value in fields.items():
         step[name] = value
     row = max(1, int(step["row"]))
-    block = max(ROWS, min(BLOCK_ROWS, BLOCK_BYTES // row // ROWS * ROWS))
+    block = max(2 * ROWS, min(BLOCK_ROWS, BLOCK_BYTES // (row + ROW_BYTES) // ROWS * ROWS))
     step["block"] = block
     step["table"] = round_up(int(step["bits_pixel"]), ALIGN)
     step["gathered"] = step["table"] + block * ROW_BYTES

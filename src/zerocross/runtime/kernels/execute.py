@@ -28,6 +28,8 @@ _BITS, _BASE, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
 _BINARY, _WINDOW, _MOVE, _UNPACK = (int(kind) for kind in (Kind.BINARY, Kind.WINDOW, Kind.MOVE, Kind.UNPACK))
 _OUTSIDE, _MEAN = int(Space.OUTSIDE), int(Window.MEAN)
 
+_LOWER, _UPPER, _SHORT = 0xFFFFFFFF, -1 << 32, (1 << 48) - 1  # bits of an int64
+
 # Code that needs nothing of Python or Numba when it runs: no wrappers, no references, no exceptions.
 OPTIONS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "error_model": "numpy"}
 inner = njit(**OPTIONS)
@@ -113,6 +115,8 @@ def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: i
     # Fields as locals: a store might change a record, for all that the compiler knows.
     binary, width, lines = step.kind == _BINARY, step.width, step.pixels // step.width
     base, base_column, bits_pixel = step.base, step.base_column, step.bits_pixel
+    words = binary and step.run % WORD == 0 and step.repeats == 1
+    narrow = binary and step.run == 6 and step.runs_y == 3 and step.runs_x == 1 and step.repeats == 1
     image, rest = divmod(start, step.pixels)
     line, column = divmod(rest, width)
     done = 0
@@ -120,7 +124,12 @@ def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: i
         count = min(rows - done, width - column)
         if not step.direct:
             place = image * step.source_image + line * step.source_line + column * step.source_pixel
-            _gather_line(step, arena + step.source + place, gathered + done * step.row, count)
+            if words:
+                _gather_words(step, arena + step.source + place, gathered + done * step.row, count)
+            elif narrow:
+                _gather_narrow(step, arena + step.source + place, gathered + done * step.row, count)
+            else:
+                _gather_line(step, arena + step.source + place, gathered + done * step.row, count)
         bits = _bits_address(step, arena, image, line, column)
         base_line = base + load_int(step.base_line + 8 * line) if binary else 0
         for entry in range(table + done * ROW_BYTES, table + (done + count) * ROW_BYTES, ROW_BYTES):
@@ -138,7 +147,8 @@ def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: i
     for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: whatever stands there
         store_int(table + row * ROW_BYTES + _BASE, base)
         store_int(table + row * ROW_BYTES + _BITS, scratch)
-    if binary and not step.direct:  # not as soon as a row is there: its words would have to wait for what is stored
+    if binary and not (step.direct or words or narrow):
+        # Not as soon as a row is there: its words would have to wait for what is stored.
         for row in range(rows):
             _fold(gathered + row * step.row, step.row, step.repeats, step.tail)
 
@@ -158,6 +168,49 @@ def _fold(row: int, row_bytes: int, repeats: int, tail: int) -> None:
     for at in range(row, end, 2 * WORD):
         parity ^= load_word(at) ^ load_word(at + WORD)
         store_word(at + WORD, parity)
+
+
+@inner
+def _gather_words(step: Any, source: int, target: int, count: int) -> None:
+    """Write the taps of some pixels of a line as `_fold` leaves them: runs of whole words."""
+    runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
+    source_pixel, odd = step.source_pixel, step.terms & 1
+    pairs = odd == 0 and run % (2 * WORD) == 0
+    for _ in range(count):
+        parity = 0
+        whole = odd
+        for tap_y in range(runs_y):
+            for tap_x in range(runs_x):
+                at = source + tap_y * tap_line + tap_x * tap_pixel
+                if pairs:
+                    for place in range(0, run, 2 * WORD):
+                        two = load_int(at + place)
+                        parity ^= two ^ two << 32
+                        store_int(target + place, two & _LOWER | parity & _UPPER)
+                else:
+                    for place in range(0, run, WORD):
+                        word = np.int64(load_word(at + place))
+                        parity ^= word
+                        store_word(target + place, np.int32(parity if whole else word))
+                        whole ^= 1
+                target += run
+        source += source_pixel
+
+
+@inner
+def _gather_narrow(step: Any, source: int, target: int, count: int) -> None:
+    """The same for 3 x 3 taps of sixteen channels: five words, of three runs of 48 bits."""
+    tap_line, source_pixel = step.tap_line, step.source_pixel
+    for _ in range(count):
+        top, middle, bottom = load_int(source), load_int(source + tap_line), load_int(source + 2 * tap_line)
+        first = top & _SHORT | middle << 48
+        second = middle >> 16 & _LOWER | bottom << 32
+        parity = first ^ first >> 32 ^ second
+        store_int(target, first)
+        store_int(target + 2 * WORD, parity & _LOWER | second & _UPPER)
+        store_word(target + 4 * WORD, np.int32(parity ^ second >> 32 ^ bottom >> 32 & 0xFFFF))
+        target += 5 * WORD
+        source += source_pixel
 
 
 @inner
@@ -213,7 +266,8 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
             else:  # belongs to no image: like the first, but stored nowhere
                 copy(entry, table, ROW_BYTES)
                 store_int(entry + _BITS, scratch)
-        own = (step.mode, _alike(table), *strides)
+        alike = _alike(table) if start + 1 < last else 0
+        own = (step.mode, alike, *strides)
         for panel in range(panel_first, panel_last):
             window_tile(own, _finish(step, table, start, last, panel, stages, arena))
 

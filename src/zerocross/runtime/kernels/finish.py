@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -61,6 +62,25 @@ def make_tile(name: str, emit: Callable[[Builder, list[Value], Finish], None]) -
     return intrinsic(typed)
 
 
+def few_or_all(b: Builder, to: Finish, emit: Callable[[int], list[Value]], zeros: list[Value]) -> list[Value]:
+    """Values of the first rows of a tile, or of all: the last tile of an image has often one pixel, or less than half.
+
+    Args:
+        b: where to emit.
+        to: says how many there are.
+        emit: for a number of rows, emits their values.
+        zeros: as many as all rows have values; they stand for those of rows that are not computed.
+    """
+    numbers = (1, ROWS // 2, ROWS)
+    key = b.add(*(b.zext(b.icmp_signed(">=", to.last, v.I64(number)), v.I64) for number in numbers[:2]))
+
+    def case(number: int) -> list[Value]:
+        values = emit(number)
+        return values + zeros[len(values) :]
+
+    return v.choose(b, key, [partial(case, number) for number in numbers], zeros)
+
+
 def emit_finish(b: Builder, values: list[Value], to: Finish) -> None:
     """Take the rows of a tile through the stages and store them; the last rows first, see `_store_reals`."""
     at_once = min(ROWS, rows_at_once(2))
@@ -87,11 +107,11 @@ def _store_reals(b: Builder, first: int, values: list[Value], real: Value, to: F
     """
     channels = b.sub(to.channels, b.mul(to.panel, v.I64(LANES)))
     full = b.and_(b.icmp_signed("==", to.last, v.I64(ROWS - 1)), b.icmp_signed(">=", channels, v.I64(LANES)))
-    with b.if_else(full) as (whole, partial):
+    with b.if_else(full) as (whole, part):
         with whole:
             for row, value in enumerate(values, first):
                 v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
-        with partial:
+        with part:
             inside, zeros = v.below(b, channels), v.constant(0.0, v.REALS)
             for row, value in reversed(list(enumerate(values, first))):
                 # A row that is no pixel goes to the last pixel's place, before that one.

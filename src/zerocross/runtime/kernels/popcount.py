@@ -15,7 +15,7 @@ panels): both stand in place of y, and left' is one xor. Only carries are counte
 from __future__ import annotations
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.finish import Finish, emit_finish, make_tile
+from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
 from zerocross.runtime.kernels.steps import LANES, ROWS, RowField
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
@@ -33,10 +33,8 @@ def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
         rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
         return _emit_counts(b, rows, weights, words)
 
-    if at_once == ROWS:  # the last tile of an image is often less than half full
-        half = ROWS // 2
-        full = b.zext(b.icmp_signed(">=", to.last, v.I64(half)), v.I64)
-        counts = v.choose(b, full, [lambda: count(0, half) + counts[half:], lambda: count(0, ROWS)], counts)
+    if at_once == ROWS:
+        counts = few_or_all(b, to, lambda number: count(0, number), counts)
     else:
         counts = [found for first in range(0, ROWS, at_once) for found in count(first, at_once)]
     values = []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.finish import Finish, emit_finish, make_tile
+from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
 from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Window
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
@@ -15,24 +15,28 @@ from zerocross.runtime.kernels.vector_ir import Builder, Value
 def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
     a, row_bytes, weights, terms = own
     at_once = min(ROWS, rows_at_once(panels))
-    sums: list[list[Value]] = [[] for _ in range(panels)]
-    for first in range(0, ROWS, at_once):
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + at_once)]
-        found = _emit_sums(b, rows, weights, terms, panels)
-        for panel in range(panels):
-            sums[panel] += found[at_once * panel : at_once * (panel + 1)]
+
+    def sums(first: int, number: int) -> list[Value]:
+        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        return _emit_sums(b, rows, weights, terms, panels)
+
+    if at_once == ROWS:
+        zeros = [v.constant(0.0, v.REALS)] * (panels * ROWS)
+        values = few_or_all(b, to, lambda number: sums(0, number), zeros)
+    else:
+        values = [value for first in range(0, ROWS, at_once) for value in sums(first, at_once)]
     for panel in range(panels):
-        emit_finish(b, sums[panel], to.next_panel(b, panel))
+        emit_finish(b, values[panel::panels], to.next_panel(b, panel))
 
 
 def _emit_sums(b: Builder, rows: list[Value], weights: Value, terms: Value, panels: int) -> list[Value]:
-    """Sums of products, panel by panel and row by row."""
+    """Sums of products, row by row, and for each row panel by panel."""
 
     def add_products(index: Value, sums: list[Value]) -> list[Value]:
         at = v.plus(b, weights, index, 4 * LANES)
         columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.REALS, 4) for panel in range(panels)]
         factors = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.F32, 4), v.REALS) for row in rows]
-        pairs = [(factor, column) for column in columns for factor in factors]
+        pairs = [(factor, column) for factor in factors for column in columns]
         return [v.multiply_add(b, *pair, old) for pair, old in zip(pairs, sums, strict=True)]
 
     return v.loop(b, terms, [v.constant(0.0, v.REALS)] * (len(rows) * panels), add_products)
@@ -55,7 +59,7 @@ def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
             v.store(b, value, v.plus(b, results, row, 4 * LANES), 4)
             return carried
 
-        v.loop(b, v.I64(ROWS), [], single)
+        v.loop(b, b.add(to.last, v.I64(1)), [], single)
         return [v.load(b, b.add(results, v.I64(4 * LANES * row)), v.REALS, 4) for row in range(ROWS)]
 
     def together() -> list[Value]:
@@ -119,6 +123,6 @@ window_tile = make_tile("window_tile", _emit_window)
 """Maximum, average or weighted sum over the window of each of ROWS pixels, for a panel.
 
 Own arguments: the `Window`; 1 where all windows are of the same size and place inside the image, else 0; bytes from
-line to line and from pixel to pixel of a window; the same of its weights. Behind the table of rows there must be room for
-as much again.
+line to line and from pixel to pixel of a window; the same of its weights. Behind the table of rows there must be
+room for as much again.
 """
