@@ -34,7 +34,7 @@ def _count_in_registers(typingctx: Any, turns: Any) -> Any:  # noqa: ARG001 - Nu
         total, *counts = v.loop(b, args[0], starts, turn)
         for count in counts:
             total = b.add(total, count)
-        return b.extract_element(total, v.I32(0))
+        return b.zext(b.extract_element(total, v.I32(0)), v.I64)
 
     return types.int64(types.int64), codegen
 

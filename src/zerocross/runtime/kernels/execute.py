@@ -7,6 +7,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from zerocross.runtime.kernels.byte_tiles import (
+    byte_tile,
+    byte_tile_pair,
+    largest,
+    store_code,
+    store_codes,
+    store_colours,
+)
 from zerocross.runtime.kernels.memory import (
     COPY_BYTES,
     copy,
@@ -25,9 +33,12 @@ from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, Kind, RowFie
 _BITS, _BASE, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
     8 * RowField[name] for name in ("BITS", "BASE", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
 )
-_BINARY, _WINDOW, _MOVE, _UNPACK = (int(kind) for kind in (Kind.BINARY, Kind.WINDOW, Kind.MOVE, Kind.UNPACK))
+_BINARY, _WINDOW, _MOVE, _UNPACK, _BYTES, _QUANTIZE = (
+    int(kind) for kind in (Kind.BINARY, Kind.WINDOW, Kind.MOVE, Kind.UNPACK, Kind.BYTES, Kind.QUANTIZE)
+)
 _OUTSIDE, _MEAN = int(Space.OUTSIDE), int(Window.MEAN)
 
+_LARGEST, _SMALLEST = np.finfo(np.float32).max, np.float32(1e-36)  # of magnitudes that are not 0, 127 / it is finite
 _LOWER, _UPPER, _SHORT = 0xFFFFFFFF, -1 << 32, (1 << 48) - 1  # bits of an int64
 
 # Code that needs nothing of Python or Numba when it runs: no wrappers, no references, no exceptions.
@@ -56,6 +67,8 @@ def execute(
         _move(step, images, arena, x, y, part, parts)
     elif step.kind == _UNPACK:
         _unpack(step, images, arena, part, parts)
+    elif step.kind == _QUANTIZE:
+        _quantize(step, images, arena, x, part, parts)
     elif step.kind == _WINDOW:
         _window(step, images, stages, arena, scratch, part, parts)
     else:
@@ -87,7 +100,9 @@ def _finish(step: Any, table: int, pixel: int, end: int, panel: int, stages: int
 def _products(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
     first, last, panel_first, panel_last = _share(step, images, part, parts)
     table, gathered = scratch + step.table, scratch + step.gathered
-    binary, terms, factor, block = step.kind == _BINARY, step.terms, step.factor, step.block
+    binary, octets, terms, factor, block = (
+        step.kind == _BINARY, step.kind == _BYTES, step.terms, step.factor, step.block,
+    )  # fmt: skip
     row_bytes = step.source_pixel if step.direct else step.row
     for start in range(first, last, block):
         rows = min(block, last - start)
@@ -102,6 +117,11 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
                 a = rows_at + row * row_bytes
                 if binary:
                     binary_tile((a, row_bytes, weights, terms, factor), to)
+                elif octets:
+                    if pair:
+                        byte_tile_pair((a, row_bytes, weights, terms, step.offsets), to)
+                    else:
+                        byte_tile((a, row_bytes, weights, terms, step.offsets), to)
                 elif pair:
                     real_tile_pair((a, row_bytes, weights, terms), to)
                 else:
@@ -113,8 +133,10 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
 def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: int, gathered: int) -> None:
     """Write the taps of pixels start..start + rows one row behind the other, and fill in the table of rows."""
     # Fields as locals: a store might change a record, for all that the compiler knows.
-    binary, width, lines = step.kind == _BINARY, step.width, step.pixels // step.width
+    binary, octets, width, lines = step.kind == _BINARY, step.kind == _BYTES, step.width, step.pixels // step.width
     base, base_column, bits_pixel = step.base, step.base_column, step.bits_pixel
+    if octets:
+        base = arena + step.scale
     words = binary and step.run % WORD == 0 and step.repeats == 1
     narrow = binary and step.run == 6 and step.runs_y == 3 and step.runs_x == 1 and step.repeats == 1
     image, rest = divmod(start, step.pixels)
@@ -135,6 +157,8 @@ def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: i
         for entry in range(table + done * ROW_BYTES, table + (done + count) * ROW_BYTES, ROW_BYTES):
             if binary:
                 store_int(entry + _BASE, base_line + load_int(base_column + 8 * column))
+            elif octets:
+                store_int(entry + _BASE, base + image * step.scale_image)
             store_int(entry + _BITS, bits)
             bits += bits_pixel
             column += 1
@@ -329,6 +353,34 @@ def _move(step: Any, images: int, arena: int, x: int, y: int, part: int, parts: 
                 store_real(to + column * target_pixel, load_real(at + column * source_pixel))
             at += source_channel
             to += target_channel
+
+
+@inner
+def _quantize(step: Any, images: int, arena: int, x: int, part: int, parts: int) -> None:
+    """Make bytes of each image, whose numbers stand one behind the other; every part finds the scale for itself."""
+    first = (x if step.space_from == _OUTSIDE else arena) + step.source
+    width, lines, channels = step.width, step.pixels // step.width, step.channels
+    source_pixel, source_channel, target_pixel = step.source_pixel, step.source_channel, step.target_pixel
+    for image in range(images):
+        source, target = first + image * step.source_image, arena + step.target + image * step.target_image
+        most = largest(source, step.source_image // 4)
+        inverse, scale = np.float32(0), most / np.float32(127)
+        if most <= _LARGEST:  # neither NaN nor infinite: those make all sums NaN
+            inverse = np.float32(127) / most if most > _SMALLEST else np.float32(0)
+        else:
+            scale = np.float32(np.nan)
+        store_real(arena + step.scale + image * step.scale_image, scale)
+        for line in range(lines * part // parts, lines * (part + 1) // parts):
+            at, to = source + line * step.source_line, target + line * step.target_line
+            if step.space_from != _OUTSIDE:  # numbers beyond the last channel are 0
+                store_codes(to, at, width * target_pixel, inverse)
+            else:
+                done = width // LANES * LANES if channels == 3 else 0
+                store_colours(to, at, source_channel, done, inverse)
+                for channel in range(channels):
+                    for column in range(done, width):
+                        number = load_real(at + column * source_pixel + channel * source_channel)
+                        store_code(to + column * target_pixel + channel, number, inverse)
 
 
 @inner

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, RowField
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, RowField, Stage
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
@@ -121,31 +121,39 @@ def _store_reals(b: Builder, first: int, values: list[Value], real: Value, to: F
 
 def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: Finish) -> list[Value]:
     stage = v.plus(b, to.stages, index, STAGE_BYTES)
-    kind, offset, pitch = (v.load(b, b.add(stage, v.I64(8 * place)), v.I64, 8) for place in range(3))
+    kind, address, offset, pitch = (v.load(b, b.add(stage, v.I64(8 * place)), v.I64, 8) for place in range(4))
 
     def parameters(count: int) -> list[Value]:
-        panel = v.plus(b, offset, to.panel, 4 * LANES * count)
+        panel = v.plus(b, address, to.panel, 4 * LANES * count)
         return [v.load(b, b.add(panel, v.I64(4 * LANES * place)), v.REALS, 4) for place in range(count)]
 
-    def affine() -> list[Value]:
-        scale, shift = parameters(2)
+    def affine(values: list[Value], scale: Value, shift: Value) -> list[Value]:
         # Not fused into one rounding, so that the result is the same to the bit as in two steps.
         return [b.fadd(b.fmul(value, scale), shift) for value in values]
 
-    def add() -> list[Value]:
+    def add(values: list[Value]) -> list[Value]:
         own = b.add(v.plus(b, b.add(to.arena, offset), to.panel, 4 * LANES), b.mul(to.pixel, pitch))
         rows = range(first, first + len(values))
         others = [v.load(b, b.add(own, b.mul(pitch, v.I64(row))), v.REALS, 4) for row in rows]
         return [b.fadd(value, other) for value, other in zip(values, others, strict=True)]
 
-    def prelu() -> list[Value]:
-        (slope,) = parameters(1)
+    def prelu(values: list[Value], slope: Value) -> list[Value]:
         zero = v.constant(0.0, v.REALS)
         return [b.select(b.fcmp_ordered(">=", value, zero), value, b.fmul(value, slope)) for value in values]
 
-    def clamp() -> list[Value]:
-        low, high = parameters(2)
+    def clamp(low: Value, high: Value) -> list[Value]:
         raised = [b.select(b.fcmp_ordered("<", value, low), low, value) for value in values]
         return [b.select(b.fcmp_ordered(">", value, high), high, value) for value in raised]
 
-    return v.choose(b, kind, [affine, add, prelu, clamp], values)
+    def prelu_affine(slope: Value, scale: Value, shift: Value) -> list[Value]:
+        return affine(prelu(values, slope), scale, shift)
+
+    cases: dict[Stage, Callable[[], list[Value]]] = {
+        Stage.AFFINE: lambda: affine(values, *parameters(2)),
+        Stage.ADD: lambda: add(values),
+        Stage.PRELU: lambda: prelu(values, *parameters(1)),
+        Stage.CLAMP: lambda: clamp(*parameters(2)),
+        Stage.AFFINE_ADD: lambda: add(affine(values, *parameters(2))),
+        Stage.PRELU_AFFINE: lambda: prelu_affine(*parameters(3)),
+    }
+    return v.choose(b, kind, [cases[stage] for stage in Stage], values)
