@@ -5,7 +5,6 @@ A level is chosen once in a process, before anything is compiled: what Numba has
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -33,10 +32,16 @@ class Level:
         """Whether code may use a feature."""
         return feature in self.needs
 
-    def runs_here(self, features: Callable[[str], bool] | None = None) -> bool:
-        """Whether this processor has all of it."""
+    @property
+    def features(self) -> str:
+        """What LLVM is told to use; registers of 512 bits where there are any."""
+        wide = ["-prefer-256-bit"] * self.has("avx512f")
+        return ",".join([*(f"+{feature}" for feature in self.needs), *wide])
+
+    def missing(self) -> list[str]:
+        """What this processor lacks of it."""
         host = llvm.get_host_cpu_features()
-        return all((features or (lambda name: bool(host.get(name))))(name) for name in self.needs)
+        return [feature for feature in self.needs if not host.get(feature)]
 
 
 _AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")
@@ -45,7 +50,7 @@ _AVX2 = ("avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe", "popcnt")
 LEVELS = (
     Level("avx512", "x86-64-v4", (*_AVX512, *_AVX2, "avx512vpopcntdq", "avx512vnni"), 24, 1),
     Level("avx2", "x86-64-v3", _AVX2, 10, 2),
-    Level("portable", "", (), 10, 4),
+    Level("portable", "", (), 10, 4),  # for whatever processor this is, without anything special
 )
 """From the fastest to the one that every processor runs."""
 
@@ -54,18 +59,17 @@ _chosen: list[Level] = []
 
 def best_level() -> Level:
     """The fastest level that this processor runs."""
-    return next(level for level in LEVELS if level.runs_here())
+    return next(level for level in LEVELS if not level.missing())
 
 
-def level_named(name: str) -> Level:
-    """The level of this name; ValueError where there is none, or where this processor does not run it."""
+def level_named(name: str, *, here: bool = True) -> Level:
+    """The level of this name; ValueError where there is none or, unless `here` is False, this processor lacks some."""
     levels = {level.name: level for level in LEVELS}
     if name not in levels:
         raise ValueError(f"level = {name!r}: it must be one of {', '.join(levels)}")
-    if not levels[name].runs_here():
-        host = llvm.get_host_cpu_features()
-        missing = ", ".join(feature for feature in levels[name].needs if not host.get(feature))
-        raise ValueError(f"level = {name!r}: this processor lacks {missing}; {best_level().name!r} runs here")
+    if here and (missing := levels[name].missing()):
+        lacks = ", ".join(missing)
+        raise ValueError(f"level = {name!r}: this processor lacks {lacks}; {best_level().name!r} runs here")
     return levels[name]
 
 
