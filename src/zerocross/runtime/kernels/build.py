@@ -132,11 +132,15 @@ def run(address, mode, x, y):
 def compile_run(symbol: str, machine: llvm.TargetMachine) -> bytes:
     """The object code of `run`, a C function of 0, 0 and its arguments (int64) under the name `symbol`."""
     signature = types.void(*[types.int64] * run.__code__.co_argcount)
-    level, config.OPT = config.OPT, type(config.OPT)(0)  # Numba would optimize every function, and again in its callers
+    numba_config: Any = config  # whose names Numba makes when it is imported
+    level, numba_config.OPT = (
+        numba_config.OPT,
+        type(numba_config.OPT)(0),
+    )  # Numba would optimize every function, and again in its callers
     try:
         (compiled,) = njit(signature, **OPTIONS)(run).overloads.values()
     finally:
-        config.OPT = level
+        numba_config.OPT = level
     module = llvm.parse_assembly(compiled.library.get_llvm_str())
     name = compiled.fndesc.llvm_func_name
     for function in module.functions:

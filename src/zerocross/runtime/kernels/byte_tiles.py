@@ -55,12 +55,12 @@ def _emit_byte_sums(b: Builder, rows: list[Value], weights: Value, terms: Value,
         columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.WORDS, 4) for panel in range(panels)]
         codes = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.I32, 1), v.WORDS) for row in rows]
         pairs = [(code, column) for code in codes for column in columns]
-        return [_emit_dot(b, old, *pair) for old, pair in zip(sums, pairs, strict=True)]
+        return [emit_dot(b, old, *pair) for old, pair in zip(sums, pairs, strict=True)]
 
     return v.loop(b, terms, [v.constant(0, v.WORDS)] * (len(rows) * panels), add_products)
 
 
-def _emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
+def emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
     """The total plus, in each lane, four products of an unsigned byte and a signed one."""
     if chosen_level().has("avx512vnni"):
         return v.call(b, "llvm.x86.avx512.vpdpbusd.512", v.WORDS, total, codes, weights)
