@@ -22,6 +22,7 @@ from zerocross.paper.session import Session
 from zerocross.suite import compare
 from zerocross.sweep import cost
 from zerocross.sweep.cache import RunCache
+from zerocross.sweep.job import Job
 from zerocross.train.build import check
 from zerocross.train.config import Config
 
@@ -144,14 +145,14 @@ def test_session_makes_a_part_once(tmp_path: Path) -> None:
 def test_cost_is_less_by_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(train.Placement(), tmp_path, tmp_path, show=False)
     configs = list(every("smoke").values())
-    whole = cost.estimate(configs, session.cache)
+    whole = cost.estimate(configs, session.cache, session.place)
     assert (whole.runs, whole.there) == (len(configs), 0)
 
-    def find(self: RunCache, config: Config) -> dict[str, Any] | None:
-        return RESULT if config.method == "filter" else None
+    def find(self: RunCache, job: Job) -> dict[str, Any] | None:
+        return RESULT if job.payload["config"]["method"] == "filter" else None
 
     monkeypatch.setattr(RunCache, "find", find)
-    part = cost.estimate(configs, session.cache)
+    part = cost.estimate(configs, session.cache, session.place)
     assert part.there > 0
     assert 0 < part.seconds < whole.seconds
 

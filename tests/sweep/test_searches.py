@@ -12,15 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from filelock import FileLock, Timeout
 
 from zerocross import train
-from zerocross.sweep.jobs import Interrupted
-from zerocross.sweep.objective import Reader
-from zerocross.sweep.search import Search, SearchShelf, search_from
-from zerocross.sweep.searches import run_searches, seconds_left
-from zerocross.tune import queue, workers
-from zerocross.tune.workers import WorkerExit
+from zerocross.sweep import searches
+from zerocross.sweep.cache import RunCache
+from zerocross.sweep.execute import Interrupted
+from zerocross.sweep.execution import Execution
+from zerocross.sweep.job import Job, Result
+from zerocross.sweep.progress import seconds_left
+from zerocross.sweep.searches import Search, _job, run_searches, search_from
+from zerocross.tune import queue
 
 TRIALS = 3
 BASE = train.changed(
@@ -38,8 +39,9 @@ OTHER = dataclasses.replace(ONE, space="latent")
 Trained = list[train.Config]
 
 
-def made(searches: list[Search], folder: Path, **options: Any) -> list[dict[str, Any]]:
-    return run_searches(searches, train.Placement(), folder / "results", folder / "work", show=False, **options)
+def made(wanted: list[Search], folder: Path, jobs: int = 1) -> list[dict[str, Any]]:
+    cache = RunCache(folder / "results", folder / "work")
+    return run_searches(wanted, train.Placement(), cache, Execution(jobs), show=False)
 
 
 def outcomes(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -130,25 +132,25 @@ def test_what_is_there_is_not_made_again(trained: Trained, tmp_path: Path) -> No
 def test_a_cut_search_goes_on_after_its_finished_trials(
     killed: bool, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searches = [dataclasses.replace(ONE, sampler="tpe", trials=8), dataclasses.replace(OTHER, trials=2)]
-    whole = outcomes(made(searches, tmp_path / "whole"))
+    both = [dataclasses.replace(ONE, sampler="tpe", trials=8), dataclasses.replace(OTHER, trials=2)]
+    whole = outcomes(made(both, tmp_path / "whole"))
     trained.clear()
     undo = stop_at(monkeypatch, trained, 6, SystemExit(143))
     with monkeypatch.context() as patch:
         if killed:  # whoever is killed has no time to give its trial back
             patch.setattr(queue, "give_back", lambda *_: None)
-        with pytest.raises(Interrupted, match="with 0 of 2 searches finished and the trials of the others kept") as cut:
-            made(searches, tmp_path)
+        with pytest.raises(Interrupted, match="with 0 of 2 searches finished; the same command goes on") as cut:
+            made(both, tmp_path)
     assert cut.value.exit_code == 143
     assert not list(tmp_path.glob("results/*"))
     undo()
-    assert outcomes(made(searches, tmp_path)) == whole
+    assert outcomes(made(both, tmp_path)) == whole
     assert len(trained) == 8 + 2
 
 
 def test_ctrl_c_is_told_as_such(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_at(monkeypatch, trained, TRIALS, KeyboardInterrupt())
-    with pytest.raises(Interrupted, match=r"with 1 of 2 searches finished .* the same command goes on") as cut:
+    with pytest.raises(Interrupted, match="with 1 of 2 searches finished; the same command goes on") as cut:
         made([ONE, OTHER], tmp_path)
     assert cut.value.exit_code == 130
 
@@ -191,30 +193,34 @@ def test_wrong_searches_are_refused_before_any_work(trained: Trained, tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
-def test_processes_that_all_die_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "run", lambda *_: [WorkerExit(-9), WorkerExit(-9)])
-    with pytest.raises(train.RunError, match=r"have ended \(killed by SIGKILL\), with 0 of 2 searches finished; the"):
-        made([ONE, OTHER], tmp_path, jobs=2)
+def test_a_search_that_fails_is_named_and_the_others_are_kept(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = searches.KIND.work
+
+    def fail(job: Job, folder: Path, show: bool) -> Result:
+        if job.key == ONE.hash:
+            raise train.RunError("2 of 3 trials failed")
+        return work(job, folder, show)
+
+    monkeypatch.setattr(searches, "KIND", dataclasses.replace(searches.KIND, work=fail))
+    with pytest.raises(train.RunError, match="1 of 2 searches failed: filter, random, seed 3: 2 of 3 trials failed"):
+        made([ONE, OTHER], tmp_path)
+    assert [path.stem for path in (tmp_path / "results").iterdir()] == [OTHER.hash]
 
 
 @pytest.mark.slow
 def test_two_jobs_give_what_one_gives(tmp_path: Path) -> None:
     """Real trainings in real processes."""
-    searches = [dataclasses.replace(search, trials=2) for search in (ONE, OTHER)]
-    assert outcomes(made(searches, tmp_path / "two", jobs=2)) == outcomes(made(searches, tmp_path / "one"))
+    both = [dataclasses.replace(search, trials=2) for search in (ONE, OTHER)]
+    assert outcomes(made(both, tmp_path / "two", jobs=2)) == outcomes(made(both, tmp_path / "one"))
 
 
 def test_time_left_is_judged_by_searches_of_the_same_kind() -> None:
-    searches = [ONE, OTHER, dataclasses.replace(ONE, seed=4, trials=10), dataclasses.replace(ONE, sampler="tpe")]
-    assert seconds_left(searches, [None] * 4) is None
+    one, other, longer, tpe = (
+        _job(search, train.Placement())
+        for search in (ONE, OTHER, dataclasses.replace(ONE, seed=4, trials=10), dataclasses.replace(ONE, sampler="tpe"))
+    )
+    assert seconds_left([one, other], [], {}) is None
     # 2 s a trial of the filter, 4 s of latent weights; TPE, unknown yet, as the mean of both: 10 * 2 + 3 * 3
-    assert seconds_left(searches, [{"seconds": 6.0}, {"seconds": 12.0}, None, None]) == pytest.approx(29.0)
-    assert seconds_left(searches, [{"seconds": 1.0}] * 4) == 0
-
-
-def test_a_search_that_another_process_is_at_is_left_to_it(trained: Trained, tmp_path: Path) -> None:
-    shelf = SearchShelf(tmp_path / "results", tmp_path / "work")
-    (tmp_path / "work").mkdir()
-    with FileLock(tmp_path / "work" / f"{ONE.hash}.lock"), pytest.raises(Timeout):
-        shelf.finish(ONE, Reader(train.Placement()), lambda: pytest.fail("begun"))
-    assert not trained
+    assert seconds_left([longer, tpe], [(one, {"seconds": 6.0}), (other, {"seconds": 12.0})], {}) == pytest.approx(29.0)

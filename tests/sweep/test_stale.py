@@ -14,6 +14,7 @@ from zerocross.cli.app import run
 from zerocross.suite.compare import summarise
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.stale import check_revisions, migrate, missing_runs, present_runs, stale
+from zerocross.sweep.trainings import training
 from zerocross.train import Config, Placement, to_dict
 from zerocross.train.config import resolved
 
@@ -44,12 +45,12 @@ def test_a_result_of_another_revision_is_listed_and_not_served(
     config = Config()
     result = write(tmp_path, config)
     other = write(tmp_path, Config(method="bop"))
-    shelf = RunCache(Placement(), tmp_path, tmp_path / "work")
+    cache = RunCache(tmp_path, tmp_path / "work")
     assert stale(tmp_path) == []
-    assert shelf.find(config) == result
+    assert cache.find(training(config, Placement())) == result
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
     monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
-    assert shelf.find(config) is None
+    assert cache.find(training(config, Placement())) is None
     (found,) = stale(tmp_path)
     assert (found.method, found.reason, found.migratable) == ("filter", "method revision 1, now 7", False)
     monkeypatch.setattr("sys.argv", ["zerocross", "runs", str(tmp_path), "--stale"])
@@ -75,7 +76,7 @@ def test_new_fields_rename_a_result_and_keep_what_it_says(tmp_path: Path) -> Non
     assert kept["final"] == result["final"]
     assert kept["config"]["model"]["options"]["weights"] == "theta"  # written out
     assert stale(tmp_path) == []
-    assert RunCache(Placement(), tmp_path, tmp_path / "work").find(config) == kept
+    assert RunCache(tmp_path, tmp_path / "work").find(training(config, Placement())) == kept
 
 
 def test_migration_overwrites_nothing(tmp_path: Path) -> None:

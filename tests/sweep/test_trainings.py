@@ -15,11 +15,14 @@ from filelock import FileLock
 
 from forks import UNHURRIED, Command, Forks, until, updates
 from zerocross import train
-from zerocross.sweep import jobs
+from zerocross.sweep import execute
 from zerocross.sweep.cache import RunCache
-from zerocross.sweep.jobs import Interrupted
-from zerocross.sweep.progress import duration, guessed_seconds, seconds_left
-from zerocross.sweep.trainings import run_all
+from zerocross.sweep.execute import Interrupted
+from zerocross.sweep.execution import Execution
+from zerocross.sweep.handle import Handle
+from zerocross.sweep.job import Job
+from zerocross.sweep.progress import duration, seconds_left
+from zerocross.sweep.trainings import guessed_seconds, run_all, training
 from zerocross.train.config import Config, resolved, to_dict
 
 SETTINGS = {
@@ -42,8 +45,12 @@ def diverging() -> Config:
     return small(real__lr="1e30", seed="7")
 
 
-def runs(configs: list[Config], folder: Path, **options: Any) -> list[dict[str, Any]]:
-    return run_all(configs, train.Placement(), folder / "results", folder / "work", show=False, **options)
+def cached(folder: Path, *, keep: bool = False) -> RunCache:
+    return RunCache(folder / "results", folder / "work", keep)
+
+
+def runs(configs: list[Config], folder: Path, *, keep: bool = False, jobs: int = 1) -> list[dict[str, Any]]:
+    return run_all(configs, train.Placement(), cached(folder, keep=keep), Execution(jobs), show=False)
 
 
 def figures(result: dict[str, Any]) -> dict[str, Any]:
@@ -221,7 +228,7 @@ def test_wrong_numbers_of_processes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs is 0"):
         runs([small()], tmp_path, jobs=0)
     with pytest.raises(ValueError, match="one device each"):
-        run_all([small()], train.Placement(devices=2), tmp_path, tmp_path)
+        run_all([small()], train.Placement(devices=2), cached(tmp_path))
 
 
 def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: Path) -> None:
@@ -235,8 +242,7 @@ def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: P
         copied(shelved, tmp_path)
         other.release()
 
-    shelf = RunCache(train.Placement(), tmp_path / "results", tmp_path / "work")
-    result = shelf.finish(config, show=False, say=other_finishes)
+    result = cached(tmp_path).finish(training(config, train.Placement()), show=False, say=other_finishes)
     assert "another process is at this run" in said[0]
     assert result == json.loads((shelved / "results" / f"{config.hash}.json").read_text(encoding="utf-8"))
     assert not (tmp_path / "work" / config.hash).exists()
@@ -306,37 +312,49 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
     try:
         one = runs([small(), diverging()], tmp_path / "one")
         torch.set_num_threads(2)  # of which two processes get one each
-        two = run_all([small(), diverging()], train.Placement(), tmp_path / "two", tmp_path / "work", jobs=2)
+        two = run_all([small(), diverging()], train.Placement(), cached(tmp_path / "two"), Execution(jobs=2))
     finally:
         torch.set_num_threads(threads)
     assert figures(one[0]) == figures(two[0])
     assert two[0]["provenance"]["machine"]["threads"] == 1
     assert two[1]["failed"].split(".")[0] == one[1]["failed"].split(".")[0]
-    assert [path.stem for path in (tmp_path / "two").iterdir()] == [small().hash]
+    assert [path.stem for path in (tmp_path / "two" / "results").iterdir()] == [small().hash]
     said = capsys.readouterr().out
     assert "run 1 of 2: filter, seed 0: epoch 1 of 1  test" in said
     assert "run 2 of 2: filter, seed 7 failed: training has diverged" in said
 
 
+def answered(folder: Path, **answer: Any) -> Handle:
+    """A job in another process that has ended so."""
+    job = training(small(), train.Placement())
+    folder.mkdir()
+    if answer:
+        (folder / f"{job.key}.answer.json").write_text(json.dumps(answer))
+    (folder / "7_0_log.out").write_text("submitit INFO - starting\nKeyError: 'x'\n")
+    return Handle(job, "7", folder)
+
+
 @pytest.mark.parametrize(
-    ("answer", "code", "error", "said"),
+    ("answer", "error", "said"),
     [
-        ({"refused": "no such teacher"}, 0, ValueError, "no such teacher"),
-        ({"os_error": [28, "No space left on device"]}, 0, OSError, "No space left"),
-        ({}, 1, RuntimeError, "broke, with exit code 1:\nKeyError: 'x'"),
+        ({"refused": "no such teacher"}, ValueError, "no such teacher"),
+        ({"os_error": [28, "No space left on device"]}, OSError, "No space left"),
+        ({"broke": "KeyError: 'x'"}, RuntimeError, "broke:\nKeyError: 'x'"),
     ],
 )
 def test_errors_in_another_process_are_errors_here(
-    tmp_path: Path, answer: dict[str, Any], code: int, error: type[Exception], said: str
+    tmp_path: Path, answer: dict[str, Any], error: type[Exception], said: str
 ) -> None:
-    shelf = RunCache(train.Placement(), tmp_path, tmp_path)
     with pytest.raises(error, match=said):
-        jobs._outcome(small(), shelf, answer, code, ["KeyError: 'x'"])
+        execute._outcome(answered(tmp_path / "jobs", **answer), cached(tmp_path))
 
 
-def test_process_that_the_system_kills_is_a_failed_run(tmp_path: Path) -> None:
-    outcome = jobs._outcome(small(), RunCache(train.Placement(), tmp_path, tmp_path), {}, -9, [])
-    assert outcome["failed"] == "its process was ended by signal 9 (Killed)"
+def test_process_that_is_killed_again_and_again_is_a_failed_run(tmp_path: Path) -> None:
+    handle = answered(tmp_path / "jobs")
+    assert execute._outcome(handle, cached(tmp_path)) is None
+    assert execute._lost(handle).endswith("(killed, or out of memory?); it last said: KeyError: 'x'")
+    handle.tidy(keep_log=True)
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["7_0_log.out"]
 
 
 @pytest.mark.slow
@@ -375,15 +393,20 @@ def finished(config: Config, seconds: float) -> dict[str, Any]:
     return {"config": to_dict(resolved(config)), "seconds": seconds}
 
 
+def job(config: Config) -> Job:
+    return training(config, train.Placement())
+
+
 def test_time_left_goes_by_the_runs_most_alike() -> None:
     known = [finished(small(), 10.0), finished(small("bop"), 30.0), finished(small(seed="2"), 20.0)]
     assert guessed_seconds(small(seed="5"), known) == 15.0
     assert guessed_seconds(small(seed="5", stages__0__epochs="4"), known) == 60.0
     assert guessed_seconds(small("latent-sgd"), known) == 20.0
     assert guessed_seconds(small(model__options__width="9"), known) is None
-    todo = [small(seed="5"), small("bop", seed="1"), small(model__options__width="9")]
-    assert seconds_left(todo, known, {}) == 15.0 + 30.0 + 22.5
-    assert seconds_left(todo, known, {todo[0].hash: 5.0, todo[1].hash: 99.0}) == 10.0 + 0.0 + 22.5
+    todo = [job(small(seed="5")), job(small("bop", seed="1")), job(small(model__options__width="9"))]
+    done = [(job(small()), result) for result in known]
+    assert seconds_left(todo, done, {}) == 15.0 + 30.0 + 22.5
+    assert seconds_left(todo, done, {todo[0].key: 5.0, todo[1].key: 99.0}) == 10.0 + 0.0 + 22.5
     assert seconds_left(todo, [], {}) is None
 
 

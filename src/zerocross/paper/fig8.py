@@ -10,8 +10,8 @@ from zerocross.paper import scales
 from zerocross.paper.artefact import Artefact, Claim, Content, Measured, NotReady, Scale, Setting, Verdict, no_configs
 from zerocross.paper.fig8_figures import EARLY, NEAR, SAMPLERS, SPACES, figures, told
 from zerocross.paper.session import Session
-from zerocross.sweep.search import Result, Search
-from zerocross.sweep.searches import run_searches
+from zerocross.sweep.job import Result
+from zerocross.sweep.searches import Search
 from zerocross.train import recipes
 from zerocross.train.config import Config, DataConfig, ModelConfig, Stage
 
@@ -67,9 +67,7 @@ def run(scale: Scale, session: Session) -> Content:
     if importlib.util.find_spec("optuna") is None:
         raise NotReady("fig8 is made of searches, which need packages: pip install 'zerocross[tune]'")
     asked = searches(scale)
-    made = run_searches(
-        asked, session.place, session.out / "searches", session.work, jobs=session.jobs, show=session.show
-    )
+    made = session.search(asked)
     groups: dict[str, dict[str, list[Result]]] = {sampler: {space: [] for space in SPACES} for sampler in RUNS[scale]}
     for search, result in zip(asked, made, strict=True):
         groups[search.sampler]["filter" if search.space == "filter" else "latent"].append(result)

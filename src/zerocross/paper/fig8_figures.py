@@ -11,7 +11,7 @@ import numpy as np
 from zerocross.figures.panel import Panel, Table
 from zerocross.paper import curves
 from zerocross.paper.artefact import Content
-from zerocross.sweep.search import Result
+from zerocross.sweep.job import Result
 
 SPACES = {"filter": "filter: alpha, gamma", "latent": "latent weights: 6 settings"}
 SAMPLERS = {"botorch": "BoTorch", "tpe": "TPE", "random": "random"}

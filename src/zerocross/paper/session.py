@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from zerocross import train
 from zerocross.files import write_json
 from zerocross.sweep.cache import RunCache
+from zerocross.sweep.execution import Execution
+from zerocross.sweep.job import Result
+from zerocross.sweep.searches import Search, run_searches
 from zerocross.sweep.stale import check_revisions
-from zerocross.sweep.trainings import run_all
+from zerocross.sweep.trainings import run_all, training
 from zerocross.train.config import ENGINE_REVISION, Config
 
 Groups = Mapping[str, Sequence[Config]]
-Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,14 @@ class Session:
         place: Data and device.
         out: Where artefacts are written; finished runs are in out/runs.
         work: Where unfinished runs have their folders, and single parts their files.
-        jobs: Runs at a time, at least 1.
+        execution: How many runs at a time, and where.
         show: Progress on the terminal.
     """
 
     place: train.Placement
     out: Path
     work: Path
-    jobs: int = 1
+    execution: Execution = field(default_factory=Execution)
     show: bool = True
 
     @property
@@ -44,20 +47,29 @@ class Session:
         return self.out / "runs"
 
     @property
+    def here(self) -> train.Placement:
+        """Data and device of what is trained in this process, wherever the runs are."""
+        return dataclasses.replace(self.place, accelerator="auto") if self.execution.cluster != "local" else self.place
+
+    @property
     def cache(self) -> RunCache:
         """Where trainings are kept."""
-        return RunCache(self.place, self.results, self.work)
+        return RunCache(self.results, self.work)
 
     def find(self, config: Config) -> Result | None:
-        """The result of a finished run, or None."""
-        return self.cache.find(config)
+        """The result of a finished training, or None."""
+        return self.cache.find(training(config, self.place))
 
-    def run(self, groups: Groups, jobs: int | None = None) -> dict[str, list[Result]]:
+    def search(self, searches: Sequence[Search]) -> list[Result]:
+        """The results of all searches, made where they are not there yet."""
+        cache = RunCache(self.out / "searches", self.work)
+        return run_searches(searches, self.place, cache, self.execution, show=self.show)
+
+    def run(self, groups: Groups) -> dict[str, list[Result]]:
         """The results of all runs, group by group, trained where they are not there yet.
 
         Args:
             groups: Label -> runs that differ in their seed alone. A run may stand in several groups.
-            jobs: Runs at a time, instead of the session's.
 
         Raises:
             train.RunError: after all others have been made, if one failed.
@@ -70,10 +82,9 @@ class Session:
         made = run_all(
             sorted(every, key=lambda config: config.seed),  # one of each group first
             self.place,
-            self.results,
-            self.work,
+            self.cache,
+            self.execution,
             show=self.show,
-            jobs=jobs or self.jobs,
             describe=lambda config: f"{labels[config.hash]}, seed {config.seed}",
         )
         if failed := [f"{labels[result['hash']]}: {result['failed']}" for result in made if "failed" in result]:

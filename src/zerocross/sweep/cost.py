@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from zerocross import models
+from zerocross import models, train
 from zerocross.models.registry import MODELS
 from zerocross.nn import summary
 from zerocross.sweep.cache import RunCache
-from zerocross.sweep.progress import guessed_seconds
+from zerocross.sweep.trainings import guessed_seconds, training
 from zerocross.train.config import Config
 
 # Images to train on and to evaluate on, without reading them: (all, with a validation part held out).
@@ -44,25 +44,25 @@ class Cost:
     seconds: float
 
 
-def estimate(configs: Sequence[Config], cache: RunCache, jobs: int = 1) -> Cost:
-    """What configs will cost, all of them together, `jobs` at a time."""
-    due = [config for config in configs if cache.find(config) is None]
+def estimate(configs: Sequence[Config], cache: RunCache, place: train.Placement, parallel: int = 1) -> Cost:
+    """What configs will cost, all of them together, `parallel` at a time."""
+    due = [config for config in configs if cache.find(training(config, place)) is None]
     known = _finished(cache) if due else []
     threads = torch.get_num_threads()
     seconds = 0.0
     for config in due:
         guess = guessed_seconds(config, known)
-        seconds += by_arithmetic(config) / threads if guess is None else guess / jobs
+        seconds += by_arithmetic(config) / threads if guess is None else guess / parallel
     return Cost(len(configs), len(configs) - len(due), seconds)
 
 
 def by_arithmetic(config: Config) -> float:
     """Seconds of a training on one core of a CPU; a GPU takes far less."""
-    train, evaluated = _IMAGES[config.data.name][config.data.validate]
+    trained, evaluated = _IMAGES[config.data.name][config.data.validate]
     size = config.data.options.get("train_size")
-    train = int(size) if isinstance(size, int) else train
+    trained = int(size) if isinstance(size, int) else trained
     epochs = sum(stage.epochs for stage in config.stages)
-    macs = (3 * train + evaluated) * epochs * _macs(config.model.name, tuple(sorted(config.model.options.items())))
+    macs = (3 * trained + evaluated) * epochs * _macs(config.model.name, tuple(sorted(config.model.options.items())))
     compiled = config.compile == "on" or (config.compile == "auto" and macs / _EAGER > 400)
     if not compiled:
         return macs / _EAGER + _BESIDES

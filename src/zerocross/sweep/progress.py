@@ -1,111 +1,93 @@
-"""Progress of many runs: a line as each begins and ends, and the time left in all, by the time of similar runs."""
+"""Progress of many jobs: a line as each begins and ends, what each says on its way, and the time left in all."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 
-from zerocross.models.style import Style
-from zerocross.train.config import Config, resolved, to_dict
-
-# What makes two runs take equally long for an epoch, from the closest likeness to a loose one.
-_LIKENESS = (
-    ("data", "model", "method", "batch_size", "precision", "compile", "stages"),
-    ("data", "model", "method"),
-    ("data", "size"),
-)
-_STYLE = {field.name for field in fields(Style)}  # how a network is binary, which matters less than its size
+from zerocross.sweep.job import Job, Known, Result
 
 
 class Progress:
-    """Says where many runs stand.
+    """Says where many jobs stand.
 
     Args:
-        todo: The runs to be made, in their order.
-        found: Results that are there already.
-        results: Where they are, for the first line.
-        jobs: Runs at a time.
-        describe: A run's name in a line.
+        todo: The jobs to be done, in their order.
+        found: Jobs that are finished already, with their results.
+        where: Where these results are, for the first line.
+        parallel: Jobs at a time.
+        noun: What one is called.
         show: False keeps silent.
     """
 
     def __init__(
-        self,
-        todo: Sequence[Config],
-        found: Sequence[Mapping[str, Any]],
-        results: Path,
-        *,
-        jobs: int,
-        describe: Callable[[Config], str],
-        show: bool,
+        self, todo: Sequence[Job], found: Known, where: object, *, parallel: int, noun: str, show: bool
     ) -> None:
         self.console = Console(quiet=not show, highlight=False)
         self.show = show
         self.done = 0
+        self.noun = noun
         self.total = len(todo)
-        self._names = {
-            config.hash: f"run {number} of {len(todo)}: {describe(config)}" for number, config in enumerate(todo, 1)
-        }
-        self._left = {config.hash: config for config in todo}
+        self._names = {job.key: f"{noun} {number} of {len(todo)}: {job.label}" for number, job in enumerate(todo, 1)}
+        self._left = {job.key: job for job in todo}
         self._began: dict[str, float] = {}
         self._known = list(found)
-        self._jobs = jobs
-        there = f": {len(found)} in {results} already, {len(todo)}" if found else ""
-        self.say(f"{_count(len(todo) + len(found), 'run')}{there} to do")
+        self._parallel = parallel
+        there = f": {len(found)} in {where} already, {len(todo)}" if found else ""
+        self.say(f"{self.count(len(todo) + len(found))}{there} to do")
 
     def say(self, text: str) -> None:
         """One line."""
         self.console.print(text, soft_wrap=True, markup=False)
 
-    def begin(self, config: Config) -> None:
-        """A run begins."""
-        self._began[config.hash] = time.monotonic()
-        self.say(f"{self._names[config.hash]}{self._time_left()}")
+    def begin(self, job: Job) -> None:
+        """A job begins."""
+        self._began[job.key] = time.monotonic()
+        self.say(f"{self._names[job.key]}{self._time_left()}")
 
-    def relay(self, config: Config, line: str) -> None:
-        """What a run in another process says of itself."""
-        self.say(f"{self._names[config.hash]}: {line}")
+    def relay(self, job: Job, line: str) -> None:
+        """What a job in another process says of itself."""
+        self.say(f"{self._names[job.key]}: {line}")
 
-    def end(self, config: Config, outcome: Mapping[str, Any]) -> None:
-        """A run has ended, with a result or without."""
-        self._left.pop(config.hash)
-        name = self._names[config.hash]
+    def end(self, job: Job, outcome: Result) -> None:
+        """A job has ended, with a result or without."""
+        self._left.pop(job.key)
+        name = self._names[job.key]
         if "failed" in outcome:
             self.say(f"{name} failed: {outcome['failed']}")
             return
         self.done += 1
-        self._known.append(outcome)
-        score = f"{outcome['evaluated_on']} {outcome['final']['top1']:.2f} %"
-        self.say(f"{name}: {score} in {duration(outcome['seconds'])}{self._time_left() if self._jobs > 1 else ''}")
+        self._known.append((job, outcome))
+        left = self._time_left() if self._parallel > 1 else ""
+        self.say(f"{name}: {job.kind.score(outcome)} in {duration(outcome['seconds'])}{left}")
 
     def standing(self) -> str:
-        """How many of the runs are done."""
-        return f"with {self.done} of {_count(self.total, 'run')} finished"
+        """How many of the jobs are done."""
+        return f"with {self.done} of {self.count(self.total)} finished"
+
+    def count(self, number: int) -> str:
+        """A number of jobs in words."""
+        return f"{number} {self.noun}{'' if number == 1 else 'es' if self.noun.endswith('ch') else 's'}"
 
     def _time_left(self) -> str:
         now = time.monotonic()
         spent = {key: now - began for key, began in self._began.items()}
         seconds = seconds_left(self._left.values(), self._known, spent)
-        return "" if not seconds else f" (about {duration(seconds / min(self._jobs, len(self._left)))} left in all)"
+        return "" if not seconds else f" (about {duration(seconds / min(self._parallel, len(self._left)))} left in all)"
 
 
-def seconds_left(
-    todo: Iterable[Config], known: Sequence[Mapping[str, Any]], spent: Mapping[str, float]
-) -> float | None:
-    """Seconds that runs will take together, or None where no finished one is anything like them.
+def seconds_left(todo: Iterable[Job], known: Known, spent: Mapping[str, float]) -> float | None:
+    """Seconds that jobs will take together, or None if no finished one is anything like them.
 
     Args:
-        todo: Runs that are not finished.
-        known: Results of finished ones.
-        spent: Seconds that unfinished ones have taken already, by hash.
+        todo: Jobs that are not finished.
+        known: Finished ones, with their results.
+        spent: Seconds that unfinished ones have taken already, by key.
     """
-    guesses = {config.hash: guessed_seconds(config, known) for config in todo}
+    guesses = {job.key: job.kind.guess(job, known) for job in todo}
     sure = [seconds for seconds in guesses.values() if seconds is not None]
     if not sure:
         return None
@@ -115,23 +97,6 @@ def seconds_left(
     )
 
 
-def guessed_seconds(config: Config, known: Sequence[Mapping[str, Any]]) -> float | None:
-    """How long a run will take, by the epochs of the finished runs that are most like it."""
-    mine = _described(to_dict(resolved(config)))  # as results have it
-    described = [(each, _described(each["config"])) for each in known]
-    for names in _LIKENESS:
-        alike = [each for each, theirs in described if all(theirs[name] == mine[name] for name in names)]
-        if alike:
-            return statistics.fmean(each["seconds"] / _epochs(each["config"]) for each in alike) * _epochs(mine)
-    return None
-
-
-def _described(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with the size of its network beside it."""
-    options = {name: value for name, value in config["model"]["options"].items() if name not in _STYLE}
-    return {**config, "size": [config["model"]["name"], options]}
-
-
 def duration(seconds: float) -> str:
     """Seconds as 42 s, 5:07 min or 1:05:07 h."""
     minutes, rest = divmod(round(seconds), 60)
@@ -139,11 +104,3 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}:{minutes:02d}:{rest:02d} h"
     return f"{minutes}:{rest:02d} min" if minutes else f"{rest} s"
-
-
-def _epochs(config: Mapping[str, Any]) -> int:
-    return sum(stage["epochs"] for stage in config["stages"])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

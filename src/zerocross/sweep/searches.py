@@ -1,160 +1,225 @@
-"""Many searches: what the results folder holds is read, the rest is made, one by one or side by side."""
+"""Searches as jobs: all that decides one, and a study in the job's folder, from which a search that was cut goes on."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
-import signal
+import hashlib
+import json
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-from filelock import Timeout
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from zerocross import train
-from zerocross.sweep.jobs import Interrupted
+from zerocross.provenance import provenance
+from zerocross.sweep.cache import RunCache
+from zerocross.sweep.execute import run_jobs
+from zerocross.sweep.execution import Execution
+from zerocross.sweep.job import Job, Kind, Known, Result
 from zerocross.sweep.objective import Reader, Training
-from zerocross.sweep.progress import duration
-from zerocross.sweep.search import Result, Search, SearchShelf, search_from
-from zerocross.train.config import build_part
+from zerocross.sweep.trainings import check_precision
+from zerocross.train.config import Config, build_part, from_dict, to_dict
+
+if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
+    from zerocross.tune import StudyPlan
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: all that decides its result.
+
+    Args:
+        space: A name in zerocross.tune.SPACES, or a JSON file.
+        sampler: A name in zerocross.tune.SAMPLERS.
+        seed: Of the sampler and of every training, so that searches with other seeds are independent of it.
+        trials: At least 1.
+        base: What the trials' settings change; its own seed does not matter.
+    """
+
+    space: str
+    sampler: str
+    seed: int
+    trials: int
+    base: Config
+
+    @property
+    def label(self) -> str:
+        """What searches share that differ in their seed alone."""
+        return f"{self.space}, {self.sampler}"
+
+    @property
+    def config(self) -> Config:
+        """The config that the trials' settings change."""
+        return dataclasses.replace(self.base, seed=self.seed)
+
+    @property
+    def plan(self) -> StudyPlan:
+        """As a study has it."""
+        from zerocross.tune import StudyPlan, spaces
+
+        return StudyPlan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
+
+    @property
+    def hash(self) -> str:
+        """Sixteen hex digits of what decides the result: the name of its file."""
+        decides = {
+            "space": _space(self.space),
+            "sampler": self.sampler,
+            "seed": self.seed,
+            "trials": self.trials,
+            "config": self.config.hash,
+        }
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain containers, fit for JSON."""
+        return {**vars(self), "base": to_dict(self.base)}
+
+
+def search_from(values: Mapping[str, Any]) -> Search:
+    """The Search of such a dict."""
+    return Search(**{**values, "base": from_dict(values["base"])})
 
 
 def run_searches(
-    searches: Sequence[Search], place: train.Placement, results: Path, work: Path, *, jobs: int = 1, show: bool = True
+    searches: Sequence[Search],
+    place: train.Placement,
+    cache: RunCache,
+    execution: Execution | None = None,
+    *,
+    show: bool = True,
 ) -> list[Result]:
-    """The results of all searches, in their order.
-
-    Each is written to results/HASH.json as soon as it is there, and read from there the next time. Raises Interrupted
-    on SIGINT or SIGTERM; finished trials are kept, and the same call goes on after them.
+    """The results of all searches, in their order; what the cache holds is not searched again.
 
     Args:
         searches: Independent of each other.
         place: Where the data are.
-        results: Where results are.
-        work: Where unfinished searches have their studies.
-        jobs: Processes, at least 1, which each make one search after the other on one thread. It changes no result.
+        cache: Where results are kept.
+        execution: How many at a time, and where; by default one, here. Each computes on one thread, so that this
+            changes no result.
         show: Progress on the terminal.
+
+    Raises:
+        train.RunError: after all others have been made, if one failed.
+        Interrupted: on SIGINT or SIGTERM; finished trials are kept.
     """
-    from zerocross.tune import workers
-
-    if jobs < 1:
-        raise ValueError(f"jobs is {jobs}; it must be at least 1")
-    shelf = SearchShelf(results, work)
-    todo = [search for search in searches if shelf.find(search) is None]
-    _check(todo, Reader(place))
-    jobs = max(1, min(jobs, len(todo)))
-    desk = _Desk(shelf, place, tuple(searches), jobs, show)
-    desk.say(f"{len(searches)} searches: {len(searches) - len(todo)} in {results} already, {len(todo)} to do")
-    ended: list[workers.WorkerExit] = []
-    try:
-        if jobs == 1:
-            with workers.stoppable():
-                desk.work()
-        else:
-            ended = workers.run(jobs, _work_in_a_process, desk.to_dict())
-    except (KeyboardInterrupt, SystemExit) as stopped:
-        number = int(stopped.code or 0) - 128 if isinstance(stopped, SystemExit) else signal.SIGINT
-        raise Interrupted(number, f"stopped, {desk.standing()} and the trials of the others kept") from None
-    found = [result for search in searches if (result := shelf.find(search)) is not None]
-    lost = [str(one) for one in ended if one.code]
-    told = "; ".join(sorted(set(lost)))
-    if len(found) < len(searches):
-        raise train.RunError(f"all processes have ended ({told}), {desk.standing()}; the same command goes on")
-    if lost:
-        desk.say(f"{len(lost)} of {jobs} processes ended early ({told}); the others went on with their searches")
-    return found
+    check_precision((search.base for search in searches), execution)
+    jobs = [_job(search, place) for search in searches]
+    check_all([search for search, job in zip(searches, jobs, strict=True) if cache.find(job) is None], place)
+    results = run_jobs(jobs, cache, execution, show=show)
+    if failed := [
+        f"{job.label}: {each['failed']}" for job, each in zip(jobs, results, strict=True) if "failed" in each
+    ]:
+        raise train.RunError(f"{len(failed)} of {len(jobs)} searches failed: {'; '.join(failed)}")
+    return results
 
 
-@dataclass(frozen=True)
-class _Desk:
-    """Where a process makes searches and says how far all of them are."""
-
-    shelf: SearchShelf
-    place: train.Placement
-    searches: tuple[Search, ...]
-    jobs: int
-    show: bool
-
-    def work(self) -> None:
-        """Make what is not there yet and nobody else is at, until all are there; whoever dies leaves his to us."""
-        from zerocross.tune.workers import one_thread
-
-        read = Reader(self.place)
-        left = list(enumerate(self.searches, 1))
-        with one_thread():
-            while left:
-                for number, search in list(left):
-                    try:
-                        self._make(number, search, read)
-                    except Timeout:
-                        continue
-                    left.remove((number, search))
-                if left:
-                    time.sleep(1)
-
-    def _make(self, number: int, search: Search, read: Reader) -> None:
-        if self.shelf.find(search) is not None:
-            return
-        name = f"search {number} of {len(self.searches)}: {search.label}, seed {search.seed}"
-        result = self.shelf.finish(search, read, lambda: self.say(f"{name}{self._time_left()}"))
-        best = max(one["value"] for one in result["outcomes"])
-        self.say(f"{name}: best {best:.2f} % of {search.trials} trials in {duration(result['seconds'])}")
-
-    def say(self, text: str) -> None:
-        """One line."""
-        Console(quiet=not self.show, highlight=False).print(text, soft_wrap=True, markup=False)
-
-    def standing(self) -> str:
-        """How many searches are done."""
-        done = sum(self.shelf.find(search) is not None for search in self.searches)
-        return f"with {done} of {len(self.searches)} searches finished"
-
-    def _time_left(self) -> str:
-        seconds = seconds_left(self.searches, [self.shelf.find(search) for search in self.searches])
-        return "" if not seconds else f" (about {duration(seconds / self.jobs)} left in all)"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain containers, for another process."""
-        return {
-            "shelf": [str(self.shelf.results), str(self.shelf.work)],
-            "place": dataclasses.asdict(self.place),
-            "searches": [search.to_dict() for search in self.searches],
-            "jobs": self.jobs,
-            "show": self.show,
-        }
-
-
-def seconds_left(searches: Sequence[Search], results: Sequence[Result | None]) -> float | None:
-    """Seconds that unfinished searches will take together, by those of the finished ones; None where there is none.
-
-    Args:
-        searches: All of them.
-        results: Of each, or None.
-    """
-    paces: dict[str, list[float]] = {}
-    for search, result in zip(searches, results, strict=True):
-        if result is not None:
-            paces.setdefault(search.label, []).append(result["seconds"] / search.trials)
-    if not paces:
-        return None
-    usual = statistics.fmean(pace for group in paces.values() for pace in group)
-    left = [search for search, result in zip(searches, results, strict=True) if result is None]
-    return sum(statistics.fmean(paces.get(search.label, [usual])) * search.trials for search in left)
-
-
-def _work_in_a_process(values: Mapping[str, Any]) -> None:
-    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    shelf = SearchShelf(*map(Path, values["shelf"]))
-    place = build_part(train.Placement, values["place"], "place.")
-    _Desk(shelf, place, tuple(map(search_from, values["searches"])), values["jobs"], values["show"]).work()
-
-
-def _check(todo: Sequence[Search], read: Reader) -> None:
+def check_all(searches: Sequence[Search], place: train.Placement) -> None:
     """Refuse, before the first search, what one of them would refuse later; data that are missing, too."""
-    kinds = {(search.label, dataclasses.replace(search.base, seed=0).hash): search for search in todo}
+    read = Reader(place)
+    kinds = {(search.label, dataclasses.replace(search.base, seed=0).hash): search for search in searches}
     for search in kinds.values():
         Training(search.config, read).check(search.plan.space)
+
+
+def _job(search: Search, place: train.Placement) -> Job:
+    payload = {"search": search.to_dict(), "place": dataclasses.asdict(place)}
+    return Job(search.hash, KIND, f"{search.label}, seed {search.seed}", payload)
+
+
+def _check(job: Job, result: Result) -> None:
+    if result["hash"] != job.key or search_from(result["search"]).hash != job.key:
+        raise ValueError("it holds the result of another search")
+    values, trials = [float(one["value"]) for one in result["outcomes"]], job.payload["search"]["trials"]
+    if len(values) != trials:
+        raise ValueError(f"it holds {len(values)} of {trials} trials")
+
+
+def _work(job: Job, folder: Path, show: bool) -> Result:
+    """Search, with the study in a file of the folder; the trials that are finished there stay."""
+    del show
+    from zerocross import tune
+    from zerocross.tune import history, queue
+    from zerocross.tune.study import Study
+    from zerocross.tune.workers import one_thread
+
+    search = search_from(job.payload["search"])
+    read = _reader(build_part(train.Placement, job.payload["place"], "place."))
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "study.db"
+    study: Study = tune.begin_or_join(tune.connect(f"sqlite:///{file}"), search.hash, search.plan)
+    tune.extend(study, search.trials)
+    for trial in study.load().get_trials(deepcopy=False):
+        if trial.state.name == "RUNNING":  # of a process that was killed: nobody else is at this study
+            queue.give_back(study.storage.database, trial)
+    with one_thread():
+        tune.work(study, Training(search.config, read))
+    outcomes = history.read(study.load()).outcomes
+    if len(outcomes) < search.trials:
+        raise train.RunError(f"{search.trials - len(outcomes)} of {search.trials} trials failed")
+    made = provenance()
+    packages = ("optuna", "botorch") if search.sampler == "botorch" else ("optuna",)
+    return {
+        "hash": search.hash,
+        "search": search.to_dict(),
+        "space": _space(search.space),
+        "outcomes": [
+            {
+                "number": one.number,
+                "settings": dict(one.settings),
+                "value": one.value,
+                "seconds": round(one.seconds, 3),
+                "sampler_seconds": round(one.sampler_seconds, 4),
+            }
+            for one in outcomes
+        ],
+        "seconds": round(sum(one.seconds for one in outcomes), 2),
+        "provenance": {**made, "versions": made["versions"] | {name: version(name) for name in packages}},
+    }
+
+
+_last_reader: list[Reader] = []  # searches in a row on the same data read them once
+
+
+def _reader(place: train.Placement) -> Reader:
+    if not _last_reader or _last_reader[0].place != place:
+        _last_reader[:] = [Reader(place)]
+    return _last_reader[0]
+
+
+def _score(result: Result) -> str:
+    return f"best {max(one['value'] for one in result['outcomes']):.2f} % of {len(result['outcomes'])} trials"
+
+
+def _guess(job: Job, known: Known) -> float | None:
+    """By the pace of searches with the same space and sampler, or else of all."""
+
+    def pace(alike: bool) -> list[float]:
+        kind = [job.payload["search"][name] for name in ("space", "sampler")]
+        return [
+            result["seconds"] / other.payload["search"]["trials"]
+            for other, result in known
+            if not alike or [other.payload["search"][name] for name in ("space", "sampler")] == kind
+        ]
+
+    paces = pace(alike=True) or pace(alike=False)
+    return statistics.fmean(paces) * job.payload["search"]["trials"] if paces else None
+
+
+def _space(name: str) -> dict[str, Any]:
+    from zerocross.tune import spaces
+
+    return spaces.get(name).to_dict()
+
+
+KIND = Kind(
+    "search",
+    noun="search",
+    parts=("hash", "search", "outcomes", "seconds", "provenance"),
+    check=_check,
+    work=_work,
+    score=_score,
+    guess=_guess,
+)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
@@ -309,10 +310,18 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's word for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
-    strategy = "ddp" if devices * nodes > 1 else "auto"
+    strategy, plugins = "ddp" if devices * nodes > 1 else "auto", None
+    if devices * nodes == 1 and not TorchElasticEnvironment.detect():
+        # One process needs no launcher: Fabric would look for Slurm's, and warn where there is an srun.
+        plugins = [LightningEnvironment()]
     try:
         fabric = Fabric(
-            accelerator=accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision
+            accelerator=accelerator,
+            strategy=strategy,
+            devices=devices,
+            num_nodes=nodes,
+            precision=precision,
+            plugins=plugins,
         )
     except (RuntimeError, MisconfigurationException) as error:  # no such device here, or fewer of them
         raise ValueError(f"{devices} x accelerator {accelerator!r} requested, not available here: {error}") from error
