@@ -277,9 +277,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "first percent", "warm-up"),
             settings="published, for CIFAR-10; stored weights centred and their magnitudes clamped to the percentiles "
             "percent and 100 - percent of the layer after each update, percent from 15 to 0 over the run, however "
-            "short; each sample standardised before a sign, in evaluation too, so that it cannot be packed; start Kaiming "
-            "normal: assumed; no weight decay on binary weights, 5e-4 on the rest (theirs leaves out the learned "
-            "scales); warm-up over 5 epochs of 400",
+            "short; each sample standardised before a sign, in evaluation too, so that it cannot be packed; start "
+            "Kaiming normal: assumed; no weight decay on binary weights, 5e-4 on the rest (theirs leaves out learned "
+            "scales); warm-up over 5 of 400 epochs",
             build=optimizers.siman,
             model_options=_latent("siman", init="kaiming_normal", standardize="centre"),
             real=_same("sgd", {**_SIMAN, "weight_decay": 5e-4}, decay="all"),
@@ -308,7 +308,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             hyperparameters={"lr": 3e-4, "gamma": 1.0, "schedule": "cosine"},
             tuned=("lr", "lr-decay", "momentum", "temperature", "start"),
             settings="published, for CIFAR-10: temperature 1e-10, start at +-10, N = 450,000, no momentum. At these, "
-            "float32, samples are exactly the signs and it is filter-order1 with alpha = lr. Published for binary "
+            "in float32, samples are exactly the signs and it is filter-order1 with alpha = lr. Published for binary "
             "weights with real activations in all layers, without real parameters; here activations are binary and "
             "first and last layers real, trained as the run says: its accuracy here says nothing about that setting",
             build=optimizers.bayesbinn,

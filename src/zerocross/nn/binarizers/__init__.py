@@ -17,7 +17,7 @@ from zerocross.nn.binarizers.binary_connect import BinaryConnect
 from zerocross.nn.binarizers.dorefa import DoReFa
 from zerocross.nn.binarizers.dsq import DSQ
 from zerocross.nn.binarizers.ir_net import IRNet
-from zerocross.nn.binarizers.ovsw import OvSW
+from zerocross.nn.binarizers.ovsw import OvSWWeight
 from zerocross.nn.binarizers.recu import ReCU
 from zerocross.nn.binarizers.reste import ReSTE
 from zerocross.nn.binarizers.siman import SiMaN
@@ -52,7 +52,7 @@ BINARIZERS = {
     "reste": ReSTE,
     "adabin": AdaBin,
     "siman": SiMaN,
-    "ovsw": OvSW,
+    "ovsw": OvSWWeight,
 }
 """Name -> class, made with the layer's weight."""
 
@@ -64,7 +64,7 @@ __all__ = [
     "Binarizer",
     "DoReFa",
     "IRNet",
-    "OvSW",
+    "OvSWWeight",
     "ReCU",
     "ReSTE",
     "SiMaN",

@@ -10,7 +10,7 @@ from zerocross.nn.sign import sign
 _VARIANCE_FLOOR = 1e-5  # theirs
 
 
-class OvSW(nn.Module):
+class OvSWWeight(nn.Module):
     """Xiang et al., *OvSW: Overcoming Silent Weights for Accurate Binary Neural Networks*, ECCV 2024::
 
         out = sign(w) mean|u|                   d sign / dw = 1
