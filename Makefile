@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench lce report clean
+.PHONY: demo test test-slow lint bench lce openvino report clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -25,6 +25,9 @@ bench: $(READY)                ## measure speed against other implementations
 
 lce:                           ## an environment with Larq Compute Engine, for zerocross bench inference --lce
 	PYTHON=$(PYTHON) .ci/lce $(VENV)/lce
+
+openvino:                      ## an environment with OpenVINO, for zerocross bench inference --openvino
+	PYTHON=$(PYTHON) .ci/openvino $(VENV)/openvino
 
 report: $(READY)               ## write all results to docs/report.html
 	$(BIN)/zerocross report

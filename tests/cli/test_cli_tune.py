@@ -13,7 +13,7 @@ import pytest
 from forks import Forks, until
 from zerocross import data, train, tune
 from zerocross.cli import app
-from zerocross.experiments.objective import Reader, Training
+from zerocross.sweep.objective import Reader, Training
 
 Out = pytest.CaptureFixture[str]
 SMALL = ("digits", "--epochs", "1", "--set", "model.options.width=4", "--set", "batch_size=128", "--sampler", "random")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocross.experiments import registry
+from zerocross.paper import registry
 from zerocross.report import results
 from zerocross.report.markup import text
 from zerocross.report.sections import claims_of

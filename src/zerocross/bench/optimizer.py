@@ -20,6 +20,7 @@ from torch import nn
 from torch.optim import SGD, Adam, Optimizer
 
 from zerocross import models
+from zerocross.bench.target import Target
 from zerocross.optim import GradientFilter, split_params
 
 TARGET_COMPILED = 1.45  # the compiled step takes at most this many times the fused SGD's
@@ -42,7 +43,7 @@ BUILDERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
 
 
 @dataclass(frozen=True)
-class Contender:
+class OptimizerContender:
     """One kind of step: its optimizer and options."""
 
     label: str
@@ -50,32 +51,18 @@ class Contender:
     settings: dict[str, Any]
 
 
-CONTENDERS: dict[str, Contender] = {
-    "sgd": Contender("SGD", "sgd", {}),
-    "sgd-foreach": Contender("SGD, foreach", "sgd-foreach", {}),
-    "sgd-fused": Contender("SGD, fused", "sgd-fused", {}),
-    "adam-fused": Contender("Adam, fused", "adam-fused", {}),
-    "filter": Contender("GradientFilter", "filter", _QUIET),
-    "filter-raise": Contender("  nonfinite='raise'", "filter", {**_QUIET, "nonfinite": "raise"}),
-    "filter-counting": Contender("  counting flips", "filter", {**_QUIET, "ff_every": 1}),
-    "compiled": Contender("GradientFilter, compiled", "compiled", _QUIET),
-    "compiled-raise": Contender("  nonfinite='raise'", "compiled", {**_QUIET, "nonfinite": "raise"}),
-    "compiled-counting": Contender("  counting flips", "compiled", {**_QUIET, "ff_every": 1}),
+CONTENDERS: dict[str, OptimizerContender] = {
+    "sgd": OptimizerContender("SGD", "sgd", {}),
+    "sgd-foreach": OptimizerContender("SGD, foreach", "sgd-foreach", {}),
+    "sgd-fused": OptimizerContender("SGD, fused", "sgd-fused", {}),
+    "adam-fused": OptimizerContender("Adam, fused", "adam-fused", {}),
+    "filter": OptimizerContender("GradientFilter", "filter", _QUIET),
+    "filter-raise": OptimizerContender("  nonfinite='raise'", "filter", {**_QUIET, "nonfinite": "raise"}),
+    "filter-counting": OptimizerContender("  counting flips", "filter", {**_QUIET, "ff_every": 1}),
+    "compiled": OptimizerContender("GradientFilter, compiled", "compiled", _QUIET),
+    "compiled-raise": OptimizerContender("  nonfinite='raise'", "compiled", {**_QUIET, "nonfinite": "raise"}),
+    "compiled-counting": OptimizerContender("  counting flips", "compiled", {**_QUIET, "ff_every": 1}),
 }
-
-
-@dataclass(frozen=True)
-class Target:
-    """A target ratio and its measured value."""
-
-    claim: str
-    value: float
-    limit: float
-
-    @property
-    def met(self) -> bool:
-        """Whether the target is met in this run."""
-        return self.value <= self.limit
 
 
 @dataclass(frozen=True)
@@ -107,10 +94,21 @@ class OptimizerTimes:
         """Return the targets with the medians of this run (or another statistic, such as the fastest step)."""
         every = f"every {self.ff_every} steps"
         return [
-            Target("compiled step, x fused SGD", self.ratio("compiled", "sgd-fused", of), TARGET_COMPILED),
-            Target("default step, x foreach SGD", self.ratio("filter", "sgd-foreach", of), TARGET_DEFAULT),
-            Target(f"counting flips {every}, share of a step", self.counting_share("filter", of), TARGET_COUNTING),
-            Target("the same, of a compiled step", self.counting_share("compiled", of), TARGET_COUNTING),
+            Target(
+                "compiled step, x fused SGD", self.ratio("compiled", "sgd-fused", of), TARGET_COMPILED, at_least=False
+            ),
+            Target(
+                "default step, x foreach SGD", self.ratio("filter", "sgd-foreach", of), TARGET_DEFAULT, at_least=False
+            ),
+            Target(
+                f"counting flips {every}, share of a step",
+                self.counting_share("filter", of),
+                TARGET_COUNTING,
+                at_least=False,
+            ),
+            Target(
+                "the same, of a compiled step", self.counting_share("compiled", of), TARGET_COUNTING, at_least=False
+            ),
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,7 +126,7 @@ class OptimizerTimes:
             for key, contender in CONTENDERS.items()
         }
         targets = [
-            {"claim": t.claim, "median": t.value, "fastest": f.value, "limit": t.limit, "met": t.met}
+            {"claim": t.text, "median": t.value, "fastest": f.value, "limit": t.limit, "met": t.met}
             for t, f in zip(self.targets(), self.targets(min), strict=True)
         ]
         head = {name: getattr(self, name) for name in ("weights", "rounds", "threads", "ff_every", "load")}
@@ -202,7 +200,7 @@ def _build(shapes: Shapes, names: Sequence[str] = tuple(BUILDERS)) -> dict[str, 
     return built
 
 
-def _step(optimizer: Optimizer, contender: Contender) -> float:
+def _step(optimizer: Optimizer, contender: OptimizerContender) -> float:
     """Return the duration of one step."""
     for name, value in contender.settings.items():
         setattr(optimizer, name, value)

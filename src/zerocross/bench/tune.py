@@ -14,7 +14,7 @@ from typing import Any
 import optuna
 
 from zerocross import tune
-from zerocross.experiments.objective import Reader, Training
+from zerocross.sweep.objective import Reader, Training
 from zerocross.train import Placement, from_dict, to_dict
 from zerocross.train.config import Config
 from zerocross.tune.space import Settings

@@ -97,7 +97,7 @@ def _notes(times: OptimizerTimes) -> list[str]:
     for target, fastest in zip(times.targets(), times.targets(min), strict=True):
         median, best, limit = (_ratio(value, target.limit) for value in (target.value, fastest.value, target.limit))
         verdict = "met" if target.met else "missed"
-        notes.append(f"{target.claim}: {median} (fastest steps: {best}), target {limit}: {verdict}")
+        notes.append(f"{target.text}: {median} (fastest steps: {best}), target {limit}: {verdict}")
     return notes
 
 

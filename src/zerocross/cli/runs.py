@@ -47,7 +47,7 @@ def command(
 
 
 def _stale(results: Path) -> None:
-    from zerocross.experiments.stale import stale
+    from zerocross.sweep.stale import stale
     from zerocross.tables import text_table
 
     found = stale(results)
@@ -60,7 +60,7 @@ def _stale(results: Path) -> None:
 
 
 def _migrate(results: Path) -> None:
-    from zerocross.experiments.stale import migrate, stale
+    from zerocross.sweep.stale import migrate, stale
 
     moved = list(migrate(results))
     for old, new in moved:

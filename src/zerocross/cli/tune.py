@@ -17,7 +17,7 @@ from zerocross.checks import one_line
 from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
-    from zerocross.experiments.objective import Training
+    from zerocross.sweep.objective import Training
     from zerocross.tune import Outcome, Study, StudyPlan
 
 STORAGE = "sqlite:///runs/tune.db"
@@ -125,7 +125,7 @@ def _need_packages() -> None:
 
 
 def _objective(plan: StudyPlan, data_dir: str | None) -> Training:
-    from zerocross.experiments.objective import Reader, Training
+    from zerocross.sweep.objective import Reader, Training
     from zerocross.train import Placement, from_dict
 
     return Training(from_dict(plan.about["config"]), Reader(Placement(data_dir)), prune=plan.prune)
@@ -226,8 +226,8 @@ def _write_best(study: Study, best: Outcome, out: Path) -> Path:
     """Write the best settings to a recipe file, whose config evaluates on test data."""
     import dataclasses
 
-    from zerocross.experiments.objective import applied
     from zerocross.files import write_text
+    from zerocross.sweep.objective import applied
     from zerocross.train import from_dict, to_dict
 
     name = f"{study.name}-trial{best.number}"

@@ -45,7 +45,7 @@ class BinaryOptimizer(Optimizer, ABC):
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
-    lr_name: ClassVar[str] = "lr"  # what the group's lr is called here
+    lr_name: str = "lr"  # what the group's lr is called here
 
     def __init__(
         self,
@@ -229,12 +229,17 @@ class BinaryOptimizer(Optimizer, ABC):
                 )
         if (saved := state_dict.get("type", type(self).__name__)) != type(self).__name__:
             raise ValueError(f"this state_dict is not that of a {type(self).__name__}: it was saved by a {saved}")
+        if (saved := state_dict.get("lr_name", self.lr_name)) != self.lr_name:
+            raise ValueError(
+                f"this state_dict has {saved} as its lr, this {type(self).__name__} has {self.lr_name}: construct it "
+                f"with {saved}= to load it"
+            )
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state_dict, with the name of the optimizer as `type`."""
-        return {**super().state_dict(), "type": type(self).__name__}
+        """Return the state_dict, with the name of the optimizer as `type` and the meaning of its `lr` as `lr_name`."""
+        return {**super().state_dict(), "type": type(self).__name__, "lr_name": self.lr_name}
 
 
 def renamed(group: Group, name: str) -> Group:

@@ -32,7 +32,7 @@ class Bop(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "gamma"
+    lr_name = "gamma"
 
     def __init__(
         self,

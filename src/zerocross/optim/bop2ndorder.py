@@ -36,7 +36,7 @@ class Bop2ndOrder(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "gamma"
+    lr_name = "gamma"
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class CascadeFilter(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "alpha"
+    lr_name = "alpha"
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from zerocross.compiler import compiled
+from zerocross.filters.flips import alpha_for_flips
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
@@ -27,14 +28,22 @@ class GradientFilter(BinaryOptimizer):
     any layer becomes binary. From then on the parameter holds theta. m and g start at zero, without bias correction,
     since gradients are already large in the first steps (the paper, below Eq. 7).
 
-    alpha is stored in the param group's `lr`, so that any torch scheduler implements alpha-decay. A step with alpha = 0
-    updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one value per
-    group; the first alpha above its initial value triggers a warning.
+    Instead of alpha, `flip_rate` may be given, the share of weights that noise flips at each step: alpha is then
+    computed from it and gamma (`zerocross.filters.alpha_for_flips`); with `gamma=None` both discounts are.
+
+    alpha, or the flip rate, is stored in the param group's `lr`, so that any torch scheduler implements alpha-decay. A
+    step with 0 updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one
+    value per group; the first one above its initial value triggers a warning.
 
     Args:
-        params: Parameters, named parameters or param groups; a group may set its own `alpha`, `gamma` and `vectors`.
+        params: Parameters, named parameters or param groups; a group may set its own `alpha` (or `flip_rate`), `gamma`
+            and `vectors`.
         alpha: The outer discount, in (0, 1]; SGD's lr * weight_decay in the paper's reading. 1e-20 is pure summation.
-        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1.
+            1e-3 by default, unless there is a flip rate.
+        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None, with a flip rate: equal to
+            alpha.
+        flip_rate: Instead of alpha: flips per weight and step under noise, from above 0 to arccos(1 - gamma) / pi, or
+            to 0.5 with `gamma=None`. 3.2e-3 corresponds to the paper's alpha = 1e-3 with gamma = 0.1.
         warm_start: c >= 0. g starts at -c * rms(first gradient) * theta, so that trained signs survive the first
             updates. With 0 (the paper) the first update sets theta = -sign(gradient) and flips half of all signs: right
             for training from scratch, fatal for fine-tuning. Under pure noise g has a standard deviation of about
@@ -51,14 +60,15 @@ class GradientFilter(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "alpha"
+    lr_name = "alpha"
 
     def __init__(
         self,
         params: Any,
-        alpha: float = 1e-3,
-        gamma: float = 0.1,
+        alpha: float | None = None,
+        gamma: float | None = 0.1,
         *,
+        flip_rate: float | None = None,
         warm_start: float = 0.0,
         compile: bool = False,  # noqa: A002 - as in torch
         nonfinite: NonFinite = "raise",
@@ -69,17 +79,28 @@ class GradientFilter(BinaryOptimizer):
     ) -> None:
         if not warm_start >= 0:
             raise ValueError(f"warm_start is {warm_start}; it must be 0 (the paper's start) or a positive factor")
+        if alpha is not None and flip_rate is not None:
+            raise ValueError(f"alpha is {alpha} and flip_rate {flip_rate}: they set the same thing, give one of them")
         self.warm_start = warm_start
         self.compile = compile
-        defaults = {"lr": alpha, "gamma": gamma}
+        self.lr_name = "alpha" if flip_rate is None else "flip_rate"
+        alpha = 1e-3 if alpha is None else alpha
+        defaults = {"lr": alpha if flip_rate is None else flip_rate, "gamma": gamma}
         common: dict[str, Any] = {"nonfinite": nonfinite, "ff_every": ff_every, "maximize": maximize, "seed": seed}
         super().__init__(params, defaults, **common, vectors=vectors)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a param group; its discount may be called `alpha` or `lr`."""
-        super().add_param_group(renamed(param_group, "alpha"))
+        """Add a param group; its `lr` may be called `alpha`, or `flip_rate` if this optimizer has one."""
+        super().add_param_group(renamed(param_group, self.lr_name))
 
     def _check_group(self, group: Group) -> None:
+        if self.lr_name == "flip_rate":
+            if not group["lr"] > 0:
+                raise ValueError(f"flip_rate is {group['lr']}; it must be above 0 (1e-2 is a common start)")
+            alpha_for_flips(group["lr"], group["gamma"])
+            return
+        if group["gamma"] is None:
+            raise ValueError("gamma is None, which ties it to the alpha of a flip rate: give flip_rate=, or a gamma")
         for name, value in (("alpha", group["lr"]), ("gamma", group["gamma"])):
             if not 0 < value <= 1:
                 hint = "1e-20 is pure summation" if name == "alpha" else "1 switches the inner average off"
@@ -101,7 +122,8 @@ class GradientFilter(BinaryOptimizer):
         grads = [grads for _, _, grads in gradients]
         ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
         alphas = [self._alpha(group) for group, _, _ in gradients]
-        gammas = [float(group["gamma"]) for group, _, _ in gradients]
+        given = [group["gamma"] for group, _, _ in gradients]
+        gammas = [alpha if gamma is None else float(gamma) for alpha, gamma in zip(alphas, given, strict=True)]
         if self.compile:
             # 0-dim tensors, not floats, for which torch would recompile at every new value of alpha.
             alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
@@ -111,6 +133,8 @@ class GradientFilter(BinaryOptimizer):
 
     def _alpha(self, group: Group) -> float:
         alpha = float(group["lr"])
+        if self.lr_name == "flip_rate":
+            return alpha_for_flips(alpha, group["gamma"])
         if not 0 <= alpha <= 1:
             raise ValueError(f"alpha (the group's lr) is {alpha}; it must stay in [0, 1]: check the scheduler")
         return alpha

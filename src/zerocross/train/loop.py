@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from zerocross import methods
 from zerocross.checks import check_choice
 from zerocross.data.dataset import Dataset
+from zerocross.memory import keep_freed_memory
 from zerocross.nn import check as check_binary
 from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
@@ -90,6 +92,8 @@ def fit(
     fabric = fabric or make_fabric(config)
     launch(fabric)
     config = settled(dataclasses.replace(config, processes=fabric.world_size), fabric.device.type)
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
     with ExitStack() as closing:
@@ -308,10 +312,18 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's name for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
-    strategy = "ddp" if devices * nodes > 1 else "auto"
+    strategy, plugins = "ddp" if devices * nodes > 1 else "auto", None
+    if devices * nodes == 1 and not TorchElasticEnvironment.detect():
+        # One process needs no launcher: Fabric would look for Slurm's, and warn where there is an srun.
+        plugins = [LightningEnvironment()]
     try:
         fabric = Fabric(
-            accelerator=accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision
+            accelerator=accelerator,
+            strategy=strategy,
+            devices=devices,
+            num_nodes=nodes,
+            precision=precision,
+            plugins=plugins,
         )
     except (RuntimeError, MisconfigurationException) as error:  # no such device, or too few of them
         raise ValueError(f"{devices} {accelerator} device(s) requested, but not available: {error}") from error
