@@ -22,7 +22,7 @@ _HOME = {
     "check": "zerocross.nn",
     "summary": "zerocross.nn",
 }
-_PARTS = ("bench", "data", "deploy", "filters", "models", "nn", "optim", "runtime", "train", "tune")
+_PARTS = ("bench", "data", "deploy", "filters", "hub", "models", "nn", "optim", "runtime", "train", "tune", "zoo")
 
 __all__ = [
     "GradientFilter",
@@ -35,6 +35,7 @@ __all__ = [
     "deploy",
     "ff_ratio",
     "filters",
+    "hub",
     "models",
     "nn",
     "optim",
@@ -43,10 +44,11 @@ __all__ = [
     "summary",
     "train",
     "tune",
+    "zoo",
 ]
 
 if TYPE_CHECKING:
-    from zerocross import bench, data, deploy, filters, models, nn, optim, runtime, train, tune
+    from zerocross import bench, data, deploy, filters, hub, models, nn, optim, runtime, train, tune, zoo
     from zerocross.nn import binarize, check, summary
     from zerocross.optim import GradientFilter, HybridOptimizer, ff_ratio, split_params
 

@@ -74,7 +74,7 @@ def test_written_down_and_read_back_is_the_same(config: Config) -> None:
 @unhurried
 @given(configs(), st.text(), st.integers(1, 1000))
 def test_hash_knows_what_decides_the_result_and_nothing_else(config: Config, name: str, every: int) -> None:
-    renamed = dataclasses.replace(config, recipe=name, checkpoint_every=every)
+    renamed = dataclasses.replace(config, recipe=name, checkpoint_every=every, evaluate_every=every)
     assert renamed.hash == config.hash
     assert dataclasses.replace(config, seed=config.seed + 1).hash != config.hash
     assert dataclasses.replace(config, batch_size=2 * config.batch_size).hash != config.hash

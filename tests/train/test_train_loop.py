@@ -337,3 +337,19 @@ def test_auto_compiles_only_what_repays_it(digits: Dataset) -> None:
     assert should_compile(config, small, digits, 10**9, cpu) == compiler.available()
     assert should_compile(dataclasses.replace(SMALL, compile="on"), small, digits, 1, cpu)
     assert not should_compile(SMALL, small, digits, 10**9, cpu)
+
+
+def test_evaluating_less_often_changes_nothing_but_the_record(digits: Dataset) -> None:
+    """The last epoch of each stage is always evaluated."""
+    config = train.changed(TWO_STEPS, {"stages.0.epochs": "3", "stages.1.epochs": "2"})
+    often = train.fit(config, digits, show=False)
+    seldom = train.fit(dataclasses.replace(config, evaluate_every=2), digits, show=False)
+    assert [(line["stage"], line["epoch"]) for line in often.record.of("eval")] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+    ]
+    assert [(line["stage"], line["epoch"]) for line in seldom.record.of("eval")] == [(0, 1), (0, 2), (1, 1)]
+    assert seldom.scores["top1"] == often.scores["top1"]

@@ -43,6 +43,7 @@ COMMANDS = {
     "train": "train",
     "tune": "tune",
     "compare": "compare",
+    "suite": "suite",
     "reproduce": "reproduce",
     "evaluate": "evaluate",
     "runs": "runs",
@@ -54,6 +55,10 @@ COMMANDS = {
     "report": "report",
     "pack": "pack",
     "predict": "predict",
+    "zoo": "zoo",
+    "serve": "serve",
+    "export": "export",
+    "playground": "playground",
     "bench": "bench",
 }
 

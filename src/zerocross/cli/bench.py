@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerocross.cli import bench_inference, bench_train, bench_tune
+from zerocross.cli import bench_inference, bench_serve, bench_train, bench_tune
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +21,7 @@ _HEADER = ("step", "median\nms", "fastest\nms", "x SGD\nfused", "x SGD\nforeach"
 app.command("train")(bench_train.command)
 app.command("inference")(bench_inference.command)
 app.command("tune")(bench_tune.command)
+app.command("serve")(bench_serve.command)
 
 
 @app.command()

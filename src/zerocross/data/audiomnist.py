@@ -7,6 +7,7 @@ import re
 import wave
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,20 @@ def load(
         class_names=[str(digit) for digit in range(10)],
         evaluated_on="validation" if validate else "test",
         source=f"{source}, fold {fold}, {len(train) + len(evaluation)} clips",
+        preprocess=preprocess(features),
     )
+
+
+def preprocess(features: str) -> dict[str, Any]:
+    """How a clip becomes an input (see `Dataset`): in the middle of its second, as log-mel codes or scaled.
+
+    As waveforms, evaluation sets clips at a place drawn for each instead.
+    """
+    audio: dict[str, Any] = {"rate": sound.RATE, "samples": sound.SAMPLES}
+    if features == "logmel":
+        audio |= {"window": sound.WINDOW, "hop": sound.HOP, "frames": sound.FRAMES}
+        audio |= {"mels": sound.MELS, "top_hz": sound.TOP_HZ, "floor_db": sound.FLOOR_DB}
+    return {"kind": features, "audio": audio}
 
 
 def fold_speakers(fold: int, splits: Path | None = None) -> dict[str, tuple[int, ...]]:

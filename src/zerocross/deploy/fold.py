@@ -9,6 +9,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from zerocross.deploy.kinds import LAYERS, MONOTONE
+from zerocross.deploy.series import series_to_images
 from zerocross.deploy.steps import Step, StepGraph
 
 
@@ -171,5 +172,7 @@ def pool_and_flatten(program: StepGraph) -> StepGraph:
     return program.replaced(new).alive()
 
 
-PASSES: tuple[Callable[[StepGraph], StepGraph], ...] = (fold_reshapes, fold_pads, hoist_signs, pool_and_flatten)
+PASSES: tuple[Callable[[StepGraph], StepGraph], ...] = (
+    series_to_images, fold_reshapes, fold_pads, hoist_signs, pool_and_flatten,
+)  # fmt: skip
 """Passes that run before binary layers are detected."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,12 +12,20 @@ from zerocross.deploy.steps import Step
 from zerocross.deploy.trace import sample_shape
 from zerocross.deploy.translate import Context, Handler, Made, channel_values
 
+Pair = Callable[[Any, int], tuple[int, int]]
 LARGEST = torch.finfo(torch.float32).max
 
 
 def _conv2d(context: Context) -> Made:
-    weight, dilation = _weight(context, 4), _pair(context.args["dilation"])
-    padding = context.args["padding"]
+    return _conv(context, _weight(context, 4), _pair)
+
+
+def _conv1d(context: Context) -> Made:
+    return _conv(context, _weight(context, 3).unsqueeze(2), _flat)
+
+
+def _conv(context: Context, weight: Tensor, pair: Pair) -> Made:
+    dilation, padding = pair(context.args["dilation"], 1), context.args["padding"]
     if isinstance(padding, str):
         spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         if padding == "same" and any(span % 2 for span in spans):
@@ -25,8 +33,8 @@ def _conv2d(context: Context) -> Made:
         padding = [span // 2 for span in spans] if padding == "same" else 0
     attrs = {
         "shape": tuple(weight.shape),
-        "stride": _pair(context.args["stride"]),
-        "padding": _pair(padding),
+        "stride": pair(context.args["stride"], 1),
+        "padding": _pair(padding) if isinstance(context.args["padding"], str) else pair(padding, 0),
         "dilation": dilation,
         "groups": context.args["groups"],
     }
@@ -165,40 +173,56 @@ def _cat(context: Context) -> Made:
 def _avg_pool2d(context: Context) -> Made:
     if context.args["divisor_override"] is not None:
         raise ValueError("divisor_override of an average pool is not supported")
-    attrs = _pool(context) | {"count_include_pad": bool(context.args["count_include_pad"])}
+    return _avg_pool(context, _pair)
+
+
+def _avg_pool1d(context: Context) -> Made:
+    return _avg_pool(context, _flat)
+
+
+def _avg_pool(context: Context, pair: Pair) -> Made:
+    attrs = _pool(context, pair) | {"count_include_pad": bool(context.args["count_include_pad"])}
     return [context.step("avg_pool2d", context.source(), attrs=attrs)]
 
 
 def _max_pool2d(context: Context) -> Made:
-    attrs = _pool(context) | {"dilation": _pair(context.args["dilation"])}
+    return _max_pool(context, _pair)
+
+
+def _max_pool1d(context: Context) -> Made:
+    return _max_pool(context, _flat)
+
+
+def _max_pool(context: Context, pair: Pair) -> Made:
+    attrs = _pool(context, pair) | {"dilation": pair(context.args["dilation"], 1)}
     return [context.step("max_pool2d", context.source(), attrs=attrs)]
 
 
-def _pool(context: Context) -> dict[str, Any]:
-    kernel = _pair(context.args["kernel_size"])
+def _pool(context: Context, pair: Pair) -> dict[str, Any]:
+    kernel = context.args["kernel_size"]
     return {
-        "kernel": kernel,
-        "stride": _pair(context.args["stride"] or kernel),
-        "padding": _pair(context.args["padding"]),
+        "kernel": pair(kernel, 1),
+        "stride": pair(context.args["stride"] or kernel, 1),
+        "padding": pair(context.args["padding"], 0),
         "ceil_mode": bool(context.args["ceil_mode"]),
     }
 
 
-def _adaptive_avg_pool2d(context: Context) -> Made:
+def _adaptive_avg_pool(context: Context) -> Made:
     channels, *size = sample_shape(context.source())
     wanted = list(context.args["output_size"])
     if wanted == size:
         return context.names[context.source()]
-    if wanted != [1, 1]:
+    if set(wanted) != {1}:
         raise ValueError(f"an adaptive pool from {size} to {wanted} is not supported: use a fixed window")
     return [_whole_pool(context, channels, size)]
 
 
 def _mean(context: Context) -> Made:
     source, rank = context.source(), 1 + len(sample_shape(context.source()))
-    dims = sorted(dim % rank for dim in context.args["dim"] or [])
-    if dims != [2, 3] or rank != 4:
-        raise ValueError("only the mean over height and width (dimensions 2 and 3) is supported")
+    dims = tuple(sorted(dim % rank for dim in context.args["dim"] or []))
+    if (rank, dims) not in {(4, (2, 3)), (3, (2,))}:
+        raise ValueError("only the mean over height and width (dimensions 2 and 3), or a series' length, is supported")
     if context.args["keepdim"]:
         channels, *size = sample_shape(source)
         return [_whole_pool(context, channels, size)]
@@ -206,8 +230,9 @@ def _mean(context: Context) -> Made:
 
 
 def _whole_pool(context: Context, channels: int, size: Sequence[int]) -> Step:
-    attrs = {"kernel": _pair(size), "stride": _pair(size)}
-    return context.step("avg_pool2d", context.source(), attrs=attrs, shape=(channels, 1, 1))
+    window = (1, *size)[-2:]  # of a series: its length
+    attrs = {"kernel": window, "stride": window}
+    return context.step("avg_pool2d", context.source(), attrs=attrs, shape=(channels, *(1 for _ in size)))
 
 
 def _reshape(context: Context) -> Made:
@@ -221,9 +246,9 @@ def _slice(context: Context) -> Made:
     whole = start == 0 and (end is None or dim == 0 or end >= shape[dim - 1])
     if whole and step == 1:
         return context.names[source]
-    if not whole or dim not in {2, 3} or len(shape) != 3:
+    if not whole or dim < 2 or len(shape) > 3:
         raise ValueError("activations can only be sliced with a step over rows or columns, starting at the first")
-    return [context.step("subsample", source, attrs={"stride": (step, 1) if dim == 2 else (1, step)})]
+    return [context.step("subsample", source, attrs={"stride": (1, step) if dim == len(shape) else (step, 1)})]
 
 
 def _pad(context: Context) -> Made:
@@ -239,7 +264,7 @@ def _pad(context: Context) -> Made:
         attrs = {"before": channels[0], "after": channels[1]}
         return [context.step("pad_channels", context.source(), attrs=attrs)]
     width, height = (*pairs, (0, 0), (0, 0))[:2]
-    if width[0] != width[1] or height[0] != height[1] or min(width[0], height[0]) < 0 or rank != 3:
+    if width[0] != width[1] or height[0] != height[1] or min(width[0], height[0]) < 0 or rank == 1:
         raise ValueError("height and width must be padded equally on both sides")
     attrs = {"padding": (height[0], width[0]), "value": float(value)}
     return [context.step("pad2d", context.source(), attrs=attrs)]
@@ -254,12 +279,19 @@ def _identity(context: Context) -> Made:
     return context.names[source]
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def _pair(value: Any, still: int = 0) -> tuple[int, int]:  # noqa: ARG001 - see _flat
+    """Two numbers, height's and width's, from one or two."""
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers[0], numbers[-1]
 
 
+def _flat(value: Any, still: int) -> tuple[int, int]:
+    """The number of a series' length, behind that of an image one pixel high that leaves it `still`."""
+    return still, value if isinstance(value, int) else int(value[0])
+
+
 HANDLERS: dict[str, Handler] = {
+    "conv1d": _conv1d,
     "conv2d": _conv2d,
     "linear": _linear,
     "_native_batch_norm_legit_no_training": _batch_norm,
@@ -278,11 +310,12 @@ HANDLERS: dict[str, Handler] = {
     "clamp_min": _clamp,
     "clamp_max": _clamp,
     "cat": _cat,
+    "avg_pool1d": _avg_pool1d,
     "avg_pool2d": _avg_pool2d,
+    "max_pool1d": _max_pool1d,
     "max_pool2d": _max_pool2d,
     "max_pool2d_with_indices": _max_pool2d,
-    "adaptive_avg_pool2d": _adaptive_avg_pool2d,
-    "_adaptive_avg_pool2d": _adaptive_avg_pool2d,
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d"), _adaptive_avg_pool),
     "mean": _mean,
     "slice": _slice,
     "pad": _pad,

@@ -105,7 +105,7 @@ def pack(
         program = fold(program)
     program = binary_layers(program, traced.model)
     program = merge_affine(thresholds(program).alive())
-    graph, behind = to_graph(program, traced.model, size, real)
+    graph, behind = to_graph(program, traced.model, program.steps["input"].shape, real)
     made_with = {"zerocross": __version__, "torch": torch.__version__, "python": platform.python_version()}
     graph = check(
         replace(

@@ -219,6 +219,34 @@ def digits_net(
     )
 
 
+def mnist_net(
+    style: Style,
+    *,
+    classes: int = 10,
+    width: int = 16,
+    depth: int = 2,
+    shortcut: str = "pool",
+    activation: str | None = None,
+    head_norm: bool = True,
+) -> nn.Module:
+    """A small Bi-Real network for 1 x 28 x 28 images: a real 5 x 5 stem of stride 2, then groups at 14 x 14 and 7 x 7.
+
+    Args:
+        style: what is binary, and how.
+        classes: outputs.
+        width: channels of the first group; the second is twice as wide.
+        depth: binary convolutions in each group.
+        shortcut: as in `birealnet20`, like the two that follow.
+        activation: see there.
+        head_norm: see there.
+    """
+    activation = choose_activation(style, activation, "prelu")
+    stem = nn.Sequential(nn.Conv2d(1, width, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(width))
+    return BiRealNet(
+        style, (width, 2 * width), (depth, depth), stem, classes, shortcut, activation, head_norm=head_norm
+    )
+
+
 def _small_stem(in_channels: int, width: int) -> nn.Module:
     return nn.Sequential(nn.Conv2d(in_channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width))
 

@@ -19,7 +19,7 @@ from zerocross.checks import check_choice, did_you_mean
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import takes_fast_path
 from zerocross.nn.flow import Example, Flow, guess_example, is_chain, trace, weight_layers
-from zerocross.nn.layers import BinaryConv2d, BinaryLinear
+from zerocross.nn.layers import BinaryConv1d, BinaryConv2d, BinaryLinear
 from zerocross.nn.relus import check_signs_vary, replace_relus
 from zerocross.nn.sign import sign
 from zerocross.tables import text_table
@@ -76,7 +76,7 @@ def binarize(
     relu: str = "hardtanh",
     example: Example | None = None,
 ) -> Binarized:
-    """Return a copy of a model with binary Conv2d and Linear layers, and a report; the given model is not changed.
+    """Return a copy of a model with binary convolutions and linear layers, and a report; the given one is not changed.
 
     The binary weights start as the signs of the model's weights (exact zeros get a random sign). The output of a ReLU
     is never negative, so its sign is always +1 and carries no information: ReLUs that are modules or attributes
@@ -123,7 +123,9 @@ def binarize(
     chosen = [name for name in layers if name not in reasons]
     if not chosen:
         why = "; ".join(f"{name or 'the model itself'}: {reason}" for name, reason in reasons.items())
-        raise ValueError(f"binarize found no layer to convert ({why or 'the model has no Conv2d or Linear layer'})")
+        raise ValueError(
+            f"binarize found no layer to convert ({why or 'the model has no Conv1d, Conv2d or Linear layer'})"
+        )
 
     tied: dict[int, nn.Parameter] = {}
     new: dict[int, nn.Module] = {id(layers[name]): _convert(layers[name], tied, settings) for name in chosen}
@@ -204,16 +206,16 @@ def _reasons(layers: dict[str, nn.Module], skipped: set[str], kept: dict[str, st
     for name, module in layers.items():
         if name in skipped:
             reasons[name] = "skipped"
-        elif isinstance(module, BinaryConv2d | BinaryLinear):
+        elif isinstance(module, BinaryConv1d | BinaryConv2d | BinaryLinear):
             reasons[name] = "already binary"
-        elif not isinstance(module, nn.Conv2d | nn.Linear):
+        elif not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
             reasons[name] = f"unsupported: {type(module).__name__}"
         elif name in kept:
             reasons[name] = kept[name]
         elif problem := _unready(module):
             raise ValueError(f"layer {name or '(the model itself)'} {problem}, or pass skip=[{name!r}]")
-        elif type(module) not in {nn.Conv2d, nn.Linear}:
-            base = "Conv2d" if isinstance(module, nn.Conv2d) else "Linear"
+        elif type(module) not in {nn.Conv1d, nn.Conv2d, nn.Linear}:
+            base = next(kind.__name__ for kind in (nn.Conv1d, nn.Conv2d, nn.Linear) if isinstance(module, kind))
             reasons[name] = f"unsupported: a subclass of {base}, whose forward may differ"
     _spread_over_ties(layers, reasons)
     return reasons
@@ -249,11 +251,12 @@ def _spread_over_ties(layers: dict[str, nn.Module], reasons: dict[str, str]) -> 
 def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[str, Any]) -> nn.Module:
     """Return the binary version of a layer; `tied` maps old weights to new ones, so that shared ones stay shared."""
     old, bias = cast("nn.Parameter", module.weight), cast("nn.Parameter | None", module.bias)
-    if isinstance(module, nn.Conv2d):
-        layer = BinaryConv2d(
-            module.in_channels, module.out_channels, _pair(module.kernel_size), _pair(module.stride),
-            module.padding if isinstance(module.padding, str) else _pair(module.padding), _pair(module.dilation),
-            module.groups, bias is not None, **settings, padding_mode=module.padding_mode, device="meta",
+    if isinstance(module, nn.Conv1d | nn.Conv2d):
+        kind: Any = BinaryConv1d if isinstance(module, nn.Conv1d) else BinaryConv2d
+        layer = kind(
+            module.in_channels, module.out_channels, module.kernel_size, module.stride, module.padding,
+            module.dilation, module.groups, bias is not None, **settings, padding_mode=module.padding_mode,
+            device="meta",
         )  # fmt: skip
     else:
         layer = BinaryLinear(old.shape[1], old.shape[0], bias is not None, **settings, device="meta")
@@ -267,10 +270,6 @@ def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[st
         layer.binarizer = BINARIZERS[binarizer](layer.weight)
         layer.binarizer.load_state_dict(layer.binarizer.start(layer.weight))
     return layer.train(module.training)
-
-
-def _pair(size: tuple[int, ...]) -> tuple[int, int]:
-    return size[0], size[1]
 
 
 def _start(w: Tensor, weights: str) -> Tensor:

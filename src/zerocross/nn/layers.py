@@ -38,7 +38,7 @@ def check_binarizer(binarizer: str, weights: str, scale: str, weight_surrogate: 
 
 
 class _BinaryWeight(Watched):
-    """Shared by both layers: initialisation of `weight`, and the binary weight computed from it."""
+    """Shared by all layers: initialisation of `weight`, and the binary weight computed from it."""
 
     weight: Tensor
     scale: nn.Parameter | None
@@ -214,6 +214,73 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
 
     def reset_parameters(self) -> None:
         """Reinitialise the weight."""
+        self._start(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name
+        """Convolve with the binary weight."""
+        return self._conv_forward(self._binary_input(input), self.binary_weight(), self.bias)
+
+    def extra_repr(self) -> str:
+        """Return what distinguishes this layer in print."""
+        return f"{super().extra_repr()}, {self._describe()}"
+
+
+class BinaryConv1d(_BinaryWeight, nn.Conv1d):
+    """A 1-d convolution whose weights are -1 or +1, for series (N, C, L): ``conv1d(x, scale * sign(weight)) + bias``.
+
+    Args:
+        in_channels: as in `torch.nn.Conv1d`, like the six that follow.
+        out_channels: see there.
+        kernel_size: see there.
+        stride: see there.
+        padding: see there.
+        dilation: see there.
+        groups: see there.
+        bias: a real bias per output channel; it starts at 0.
+        weights: as in `BinaryConv2d`, like the six that follow.
+        scale: see there.
+        weight_surrogate: see there.
+        binarizer: see there.
+        sign_input: see there.
+        init: see there.
+        init_scale: see there.
+        padding_mode: as in `torch.nn.Conv1d`.
+        device: as in `torch.nn.Conv1d`.
+        dtype: as in `torch.nn.Conv1d`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int],
+        stride: int | tuple[int] = 1,
+        padding: str | int | tuple[int] = 0,
+        dilation: int | tuple[int] = 1,
+        groups: int = 1,
+        bias: bool = False,
+        *,
+        weights: str = "theta",
+        scale: str = "none",
+        weight_surrogate: str = "identity",
+        binarizer: str | None = None,
+        sign_input: str | None = None,
+        init: str = "uniform",
+        init_scale: float = 1e-3,
+        padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        # First, because Conv1d's constructor calls reset_parameters, which reads it.
+        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init, init_scale)
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+        self._add_parts()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew."""
         self._start(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name

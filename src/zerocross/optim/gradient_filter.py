@@ -28,22 +28,21 @@ class GradientFilter(BinaryOptimizer):
     any layer becomes binary. From then on the parameter holds theta. m and g start at zero, without bias correction,
     since gradients are already large in the first steps (the paper, below Eq. 7).
 
-    Instead of alpha, `flip_rate` may be given, the share of weights that noise flips at each step: alpha is then
-    computed from it and gamma (`zerocross.filters.alpha_for_flips`); with `gamma=None` both discounts are.
+    `flip_rate` replaces alpha by the share of weights that noise flips at each step: alpha is then computed from it and
+    gamma (`zerocross.filters.alpha_for_flips`), and with `gamma=None` both discounts are.
 
     alpha, or the flip rate, is stored in the param group's `lr`, so that any torch scheduler implements alpha-decay. A
-    step with 0 updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one
-    value per group; the first one above its initial value triggers a warning.
+    step at 0 updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one
+    value per group; the first value above the initial one triggers a warning.
 
     Args:
-        params: Parameters, named parameters or param groups; a group may set its own `alpha` (or `flip_rate`), `gamma`
-            and `vectors`.
+        params: Parameters, named parameters or param groups; a group may set its own `alpha` (or `flip_rate`),
+            `gamma` and `vectors`.
         alpha: The outer discount, in (0, 1]; SGD's lr * weight_decay in the paper's reading. 1e-20 is pure summation.
-            1e-3 by default, unless there is a flip rate.
-        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None, with a flip rate: equal to
-            alpha.
-        flip_rate: Instead of alpha: flips per weight and step under noise, from above 0 to arccos(1 - gamma) / pi, or
-            to 0.5 with `gamma=None`. 3.2e-3 corresponds to the paper's alpha = 1e-3 with gamma = 0.1.
+            Default: 1e-3, unless `flip_rate` is given.
+        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None (with a flip rate): as alpha.
+        flip_rate: Replaces alpha: flips per weight and step under noise, above 0 and at most arccos(1 - gamma) / pi, or
+            0.5 with `gamma=None`. 3.2e-3 is the paper's alpha = 1e-3 with gamma = 0.1.
         warm_start: c >= 0. g starts at -c * rms(first gradient) * theta, so that trained signs survive the first
             updates. With 0 (the paper) the first update sets theta = -sign(gradient) and flips half of all signs: right
             for training from scratch, fatal for fine-tuning. Under pure noise g has a standard deviation of about
@@ -90,7 +89,7 @@ class GradientFilter(BinaryOptimizer):
         super().__init__(params, defaults, **common, vectors=vectors)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a param group; its `lr` may be called `alpha`, or `flip_rate` if this optimizer has one."""
+        """Add a param group; its `lr` may be called `alpha`, or `flip_rate` in an optimizer that was given one."""
         super().add_param_group(renamed(param_group, self.lr_name))
 
     def _check_group(self, group: Group) -> None:

@@ -19,6 +19,7 @@ from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params, unwrapped
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
 from zerocross.train.config import Config, RealConfig, Stage
+from zerocross.train.inputs import Inputs
 from zerocross.train.task import Loss, build_loss, check_batch, check_fits, initial_weights
 
 # Measured on a 2-core CPU: multiply-accumulates per second of eager training, the share of time that compiled code
@@ -193,7 +194,7 @@ def micro_batch(config: Config) -> int:
     return config.batch_size // config.accumulate
 
 
-def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:
+def build_model(config: Config, stage: Stage, dataset: Dataset | Inputs) -> nn.Module:
     """Create the network of a stage, initialised from the run's seed."""
     torch.manual_seed(config.seed)
     options = {**methods.get(config.method).model_options, **config.model.options}

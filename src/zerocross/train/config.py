@@ -147,6 +147,7 @@ class Config:
         compile: "auto" (on if a compiler is available and the planned steps make up for its cost), "on" or "off".
         log_every: Updates between two lines of metrics; flips are counted on these updates.
         checkpoint_every: Updates between two checkpoints; one is also written at the end of every epoch.
+        evaluate_every: Epochs between two evaluations; the last epoch of a stage is always evaluated.
         sync_bn: Compute batch statistics over all devices (CUDA only).
         processes: Number of processes, one device each; batch statistics and the order of batches depend on it.
     """
@@ -167,6 +168,7 @@ class Config:
     compile: Literal["auto", "on", "off"] = "auto"
     log_every: int = 10
     checkpoint_every: int = 500
+    evaluate_every: int = 1
     sync_bn: bool = False
     processes: int = 1
 
@@ -174,7 +176,7 @@ class Config:
         _check_types(self, "")
         object.__setattr__(self, "method", methods.current_name(self.method))
         object.__setattr__(self, "optimizer", methods.hyperparameters(self.method, self.optimizer))
-        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every", "processes"):
+        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every", "evaluate_every", "processes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.batch_size % self.accumulate:
@@ -218,7 +220,8 @@ class Config:
                 "precision is 'auto', which differs between machines: resolve it first with "
                 "zerocross.train.precision.settled(config), or set 32 or bf16"
             )
-        decides = {k: v for k, v in to_dict(resolved(self)).items() if k not in {"recipe", "checkpoint_every"}}
+        idle = {"recipe", "checkpoint_every", "evaluate_every"}
+        decides = {k: v for k, v in to_dict(resolved(self)).items() if k not in idle}
         decides["revision"] = self.revision
         for stage in decides["stages"]:  # trained weights are identified by their digest, not by their path
             stage["init_from"] = stage["init_from"] and stage["init_from"].rpartition("#")[2]

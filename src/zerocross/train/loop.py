@@ -30,6 +30,7 @@ from zerocross.train.config import Config
 from zerocross.train.display import Display
 from zerocross.train.evaluation import evaluate
 from zerocross.train.folder import alone
+from zerocross.train.inputs import inputs_of, write_inputs
 from zerocross.train.precision import settled
 from zerocross.train.ranks import RunError, from_rank_zero, launch
 from zerocross.train.record import Record
@@ -72,7 +73,7 @@ def fit(
     tensorboard: bool = False,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Fitted:
-    """Train a network according to `config`, evaluate it after each epoch, and return it after the last one.
+    """Train a network according to `config`, evaluate it every epoch (or every few), and return it after the last one.
 
     Args:
         config: Everything that determines the result.
@@ -119,11 +120,13 @@ def fit(
             display.stage(position, stage, setup.parts.updates_per_epoch)
             while position.epoch < stage.epochs:
                 _train_epoch(run, setup)
-                scores = _evaluate(run, setup)
-                record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
-                display.epoch(position, scores)
+                scores = None
+                if (position.epoch + 1) % config.evaluate_every == 0 or position.epoch + 1 == stage.epochs:
+                    scores = _evaluate(run, setup)
+                    record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
+                    display.epoch(position, scores)
                 position.next_epoch()
-                if on_epoch is not None:
+                if on_epoch is not None and scores is not None:
                     on_epoch(sum(stage.epochs for stage in config.stages[: position.stage]) + position.epoch, scores)
                 if position.epoch < stage.epochs:
                     _save(run, setup)
@@ -165,6 +168,7 @@ def _reopen(
         after = "resuming from the previous one" if state else "starting from scratch"
         aside = f" (kept as {checkpoint.set_aside(path).name})" if fabric.is_global_zero else ""
         display.say(f"{line}{aside}; {after}")
+    from_rank_zero(fabric, lambda: write_inputs(folder, inputs_of(dataset)))
     return state, fingerprint
 
 

@@ -20,6 +20,7 @@ from zerocross.train import checkpoint
 from zerocross.train.build import build_model, check
 from zerocross.train.config import Config, resolved, to_dict
 from zerocross.train.folder import Placement, alone, holds_run, read_config, read_json, read_placement
+from zerocross.train.inputs import Inputs, inputs_of, read_inputs
 from zerocross.train.loop import Fitted, fit, make_fabric
 from zerocross.train.picture import draw
 from zerocross.train.precision import settled
@@ -153,6 +154,15 @@ def load_data(config: Config, place: Placement) -> Dataset:
     return data.load(config.data.name, place.data_dir, validate=config.data.validate, **dict(config.data.options))
 
 
+def load_inputs(folder: Path, place: Placement | None = None) -> Inputs:
+    """What a run's network takes and tells apart; the dataset is read for it only where the folder has no inputs.json.
+
+    Folders of finished runs of older versions have none.
+    """
+    kept = read_inputs(folder)
+    return kept or inputs_of(load_data(read_config(folder), place or read_placement(folder)))
+
+
 def save_weights(model: nn.Module, path: Path) -> None:
     """Write the state dict to a safetensors file."""
     from safetensors.torch import save
@@ -161,13 +171,15 @@ def save_weights(model: nn.Module, path: Path) -> None:
     write_whole(path, lambda file: file.write(save(tensors)))
 
 
-def load_model(folder: Path, place: Placement | None = None, dataset: Dataset | None = None) -> tuple[nn.Module, str]:
+def load_model(
+    folder: Path, place: Placement | None = None, dataset: Dataset | Inputs | None = None
+) -> tuple[nn.Module, str]:
     """Load the network of a run; also return which weights it has: the final ones, or those of the last checkpoint."""
     config = read_config(folder)
-    dataset = dataset or load_data(config, place or read_placement(folder))
+    inputs = dataset or load_inputs(folder, place)
     final = folder / "model.safetensors"
     if final.exists():
-        model = build_model(config, config.stages[-1], dataset)
+        model = build_model(config, config.stages[-1], inputs)
         model.load_state_dict(read_weights(final))
         return model, "final weights"
     state, damaged = checkpoint.newest(folder / "checkpoints")
@@ -176,6 +188,6 @@ def load_model(folder: Path, place: Placement | None = None, dataset: Dataset | 
         raise FileNotFoundError(f"{folder} has no weights yet{why}; train it first: zerocross train --resume {folder}")
     reached = checkpoint.Position(**state["position"])
     stage = reached.stage if reached.step else reached.stage - 1
-    model = build_model(config, config.stages[max(stage, 0)], dataset)
+    model = build_model(config, config.stages[max(stage, 0)], inputs)
     model.load_state_dict(state["model"])
     return model, f"checkpoint after {reached.updates} updates"
