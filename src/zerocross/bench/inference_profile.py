@@ -32,7 +32,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProfileLimits:
     """What one thread can do at most, measured: billions of products a second, and of bytes read or written."""
 
     binary: float
@@ -70,7 +70,7 @@ class Profile:
 
     model: str
     real: str
-    limits: Limits
+    limits: ProfileLimits
     steps: list[StepTime]
 
     @property
@@ -102,7 +102,7 @@ def measure_profile(name: str, real: str = "float32", rounds: int = 200) -> Prof
     return Profile(name, real, limits, steps)
 
 
-def _step_time(step: Any, seconds: float, limits: Limits) -> StepTime:
+def _step_time(step: Any, seconds: float, limits: ProfileLimits) -> StepTime:
     kind = Kind(step["kind"])
     pixels, channels, terms, panels = (int(step[name]) for name in ("pixels", "channels", "terms", "panels"))
     per_term, rate = {
@@ -129,7 +129,7 @@ def _bytes_moved(step: Any) -> int:
     return int(written + source + panels * int(step["panel"]) + values * (step["stage_count"] > 0))
 
 
-def measure_limits(rounds: int) -> Limits:
+def measure_limits(rounds: int) -> ProfileLimits:
     """Measure what one thread can do, the fastest of many short rounds each."""
     source = np.zeros(_MEGABYTES << 20, np.uint8)
     target = np.empty_like(source)
@@ -145,7 +145,7 @@ def measure_limits(rounds: int) -> Limits:
             call()
             fastest[key] = min(fastest[key], time.perf_counter() - began)
     rates = {key: amount / fastest[key] / 1e9 for key, (_, amount) in calls.items()}
-    return Limits(binary=measure_limit(rounds, ()).limit, **rates)
+    return ProfileLimits(binary=measure_limit(rounds, ()).limit, **rates)
 
 
 def _register_loop(typ: Any, start: Callable[[int], Any], turn: Callable[[Any, Any], Any]) -> Any:

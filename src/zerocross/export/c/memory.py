@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from zerocross.export.c.program import Buffer, Program, Step
+from zerocross.export.c.program import Buffer, CStep, Program
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ def plan_memory(program: Program) -> dict[str, int]:
     return sizes
 
 
-def _predecessor(step: Step, number: int, buffer: Buffer, last_read: dict[Buffer, int]) -> Buffer | None:
+def _predecessor(step: CStep, number: int, buffer: Buffer, last_read: dict[Buffer, int]) -> Buffer | None:
     """A value whose place the step's result may take: read for the last time here, and at the same pixel only."""
     if buffer is not step.real or step.size != buffer.size or step.op == "planar":
         return None

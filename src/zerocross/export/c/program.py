@@ -62,7 +62,7 @@ class Link:
 
 
 @dataclass(eq=False)
-class Step:
+class CStep:
     """One pass over the pixels of a value.
 
     Attributes:
@@ -107,7 +107,7 @@ class Program:
 
     graph: Graph
     output_size: tuple[int, ...]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CStep] = field(default_factory=list)
 
 
 def make_program(graph: Graph) -> Program:
@@ -146,7 +146,7 @@ class _Builder:
         self.makers = {node.output: node for node in graph.nodes}
         self.reals: dict[str, Buffer] = {}
         self.bits: dict[str, Buffer] = {}
-        self.steps: list[Step] = []
+        self.steps: list[CStep] = []
         name = graph.nodes[0].output
         self.input = Buffer(name, "real", self.sizes[name], "input", planar=_two_ways(self.sizes[name]))
         if not self.input.planar:
@@ -171,7 +171,7 @@ class _Builder:
         if source.place != "output":
             target = Buffer(name, "real", self.sizes[name], "output", planar=True)
             op = "planar" if _two_ways(self.sizes[name]) and not source.planar else "identity"
-            self.steps.append(Step(op, self.makers[name], source, self.sizes[name], real=target))
+            self.steps.append(CStep(op, self.makers[name], source, self.sizes[name], real=target))
 
     def _new_real(self, name: str) -> Buffer:
         if name not in self.reals:
@@ -184,7 +184,7 @@ class _Builder:
         if name not in self.reals:
             from_input = name == self.input.value
             source = self.input if from_input else self.bits[name]
-            step = Step("pixels" if from_input else "unpack", self.makers[name], source, self.sizes[name])
+            step = CStep("pixels" if from_input else "unpack", self.makers[name], source, self.sizes[name])
             step.real = self._new_real(name)
             self.steps.append(step)
         return self.reals[name]
@@ -193,7 +193,7 @@ class _Builder:
         """A value as bits; those that were flattened are stored as -1 and +1."""
         if name not in self.bits:
             self.bits[name] = Buffer(name, "bits", self.sizes[name])
-            step = Step("identity", self.makers[name], self._real(name), self.sizes[name], bits=self.bits[name])
+            step = CStep("identity", self.makers[name], self._real(name), self.sizes[name], bits=self.bits[name])
             self.steps.append(step)
         return self.bits[name]
 
@@ -201,10 +201,10 @@ class _Builder:
         if group.op in ("concat", "pad_channels", "flatten"):
             source = self._real(group.source)
             op = "planar" if group.op == "flatten" else "identity"
-            step = Step(op, group.node, source, source.size, channel=group.channel)
+            step = CStep(op, group.node, source, source.size, channel=group.channel)
         else:
             own = group.source if group.op == "identity" else group.node.output
-            step = Step(group.op, group.node, self._source(group), self.sizes[own], channel=group.channel)
+            step = CStep(group.op, group.node, self._source(group), self.sizes[own], channel=group.channel)
             step.links = tuple(
                 Link(link.node, link.channel, None if link.other is None else self._real(link.other))
                 for link in group.links
@@ -230,7 +230,7 @@ def _two_ways(size: Size) -> bool:
     return size[0] > 1 and size[1] * size[2] > 1
 
 
-def layer_shape(step: Step) -> tuple[int, int, int, int]:
+def layer_shape(step: CStep) -> tuple[int, int, int, int]:
     """Outputs, inputs of a group, height and width of a layer's kernel; a linear layer's is all of its input."""
     shape = step.node.attrs["shape"]
     outputs, inputs = shape[:2]

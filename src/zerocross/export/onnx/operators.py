@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerocross.export.onnx.writer import Writer
+from zerocross.export.onnx.writer import OnnxWriter
 from zerocross.runtime.format import real_weight, weight_signs
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
@@ -23,7 +23,7 @@ class Context:
     graph: Graph
     node: Node
     values: dict[str, Value]
-    writer: Writer
+    writer: OnnxWriter
 
     @property
     def x(self) -> str:
