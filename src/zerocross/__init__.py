@@ -1,7 +1,7 @@
 """zerocross: a binary weight flips when its filtered gradient crosses zero.
 
-Public names are imported on first use (PEP 562), so that `import zerocross` costs nothing and the parts that need no
-torch (`filters`, `runtime`) can be used without it; the others say which extra of the package they need.
+Public names are imported on first use (PEP 562), so that `import zerocross` is fast and packages that do not need torch
+(`filters`, `runtime`) work without it; the others name the extra that they require.
 """
 
 from __future__ import annotations

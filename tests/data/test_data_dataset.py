@@ -105,7 +105,7 @@ def test_load_names_the_mistake() -> None:
     with pytest.raises(ValueError, match="audiomnist has no option 'folds'; it has fold, features, progress"):
         load("audiomnist", "nowhere", folds=2)
     for name in ("cifar10", "audiomnist", "imagenet"):
-        with pytest.raises(ValueError, match="give data_dir"):
+        with pytest.raises(ValueError, match="set data_dir"):
             load(name)
         with pytest.raises(FileNotFoundError, match=f"zerocross data fetch {name}"):
             load(name, "/nonexistent")

@@ -44,8 +44,8 @@ def test_every_layer_is_in_the_report_and_the_original_is_untouched():
         "5": ("binary", ""),
         "7": ("binary", ""),
         "8": ("kept real", "last layer"),
-        "2": ("replaced", "by Hardtanh, which has a sign"),
-        "4": ("replaced", "by Hardtanh, which has a sign"),
+        "2": ("replaced", "by Hardtanh, whose sign varies"),
+        "4": ("replaced", "by Hardtanh, whose sign varies"),
     }
     assert report.weights("binary") == 8 * 4 * 9 + 8 * 8 * 9 + 48
     assert type(model[3]) is nn.Conv2d
@@ -112,7 +112,7 @@ def test_skip_takes_names_patterns_and_whole_parts():
     _, report = binarize(model, skip="body", first_last_real=False)
     assert [row.name for row in report.rows if row.done == "binary"] == ["stem", "head"]
     assert not any(row.done == "replaced" for row in report.rows)
-    with pytest.raises(ValueError, match=r"skip = 'boddy.3' names no module.*did you mean 'body.3'"):
+    with pytest.raises(ValueError, match=r"skip = 'boddy.3' matches no module.*did you mean 'body.3'"):
         binarize(model, skip=["boddy.3"])
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_converted_is_named():
         nn.Linear(4, 4),
     )
     model.register_parameter("token", nn.Parameter(torch.ones(2, 2)))
-    with pytest.warns(UserWarning, match="order in which its layers were registered"):
+    with pytest.warns(UserWarning, match="order in which they were registered"):
         report = binarize(model).report
     assert fates(report) == {
         "(model)": ("kept real", "unsupported: Sequential"),
@@ -152,7 +152,7 @@ def test_what_cannot_be_converted_is_named():
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda model: model.__setitem__(1, nn.LazyLinear(4)), "no shape yet"),
+        (lambda model: model.__setitem__(1, nn.LazyLinear(4)), "uninitialised"),
         (lambda model: parametrizations.weight_norm(model[1]), "parametrization"),
         (lambda model: spectral_norm(model[1]), "computes its weight"),
         (lambda model: model[1].register_forward_hook(print), "has hooks"),

@@ -19,8 +19,8 @@ from zerocross.sweep import execute
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.execute import Interrupted
 from zerocross.sweep.execution import Execution
+from zerocross.sweep.handle import Handle
 from zerocross.sweep.job import Job
-from zerocross.sweep.pools import Handle
 from zerocross.sweep.progress import duration, seconds_left
 from zerocross.sweep.trainings import guessed_seconds, run_all, training
 from zerocross.train.config import Config, resolved, to_dict

@@ -1,4 +1,4 @@
-"""`zerocross data`: fetch datasets, and check what is there."""
+"""`zerocross data`: fetch and check datasets."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _download(name: str, data_dir: Path, address: str) -> None:
         else:
             folder = fetch_idx(name, data_dir, address=address or None, progress=show)
     if folder is None:
-        typer.echo(f"{name} is already in {data_dir / name}, whole: nothing to do")
+        typer.echo(f"{name} is already complete in {data_dir / name}: nothing to do")
     else:
-        typer.echo(f"{name} is in {folder}, all checksums official")
+        typer.echo(f"{name} is in {folder}; all checksums match")
 
 
 @app.command()
@@ -85,7 +85,7 @@ def check(
     if folder is None:
         folder = FETCHED
         if not folder.is_dir():
-            raise ValueError(f"which folder? give DIR or set ZEROCROSS_DATA; there is no folder {folder} here")
+            raise ValueError(f"no folder given: pass DIR or set ZEROCROSS_DATA; the default, {folder}, does not exist")
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

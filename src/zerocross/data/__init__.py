@@ -1,6 +1,6 @@
-"""Datasets: `load(name)` for the known ones, `from_tensors` for your own; one source per file.
+"""Datasets: `load(name)` for built-in ones, `from_tensors` for your own; one source per file.
 
-Names are imported on first use (PEP 562): looking for files or fetching them needs no torch.
+Names are imported on first use (PEP 562), so that finding and fetching files does not require torch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["NAMES", "BatchOptions", "BatchStream", "Batches", "Dataset", "Split"
 
 
 def load(name: str, data_dir: str | Path | None = None, *, validate: bool = False, **options: Any) -> Dataset:
-    """Load a dataset by name, for the figure to report or for choosing settings.
+    """Load a dataset by name, for final results or, with `validate=True`, for choosing settings.
 
     Args:
         name: one of `NAMES`.

@@ -1,4 +1,4 @@
-"""What a data folder holds, and whether it is sound."""
+"""Check the datasets in a folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the check: `state` is "ok", "missing" (the dataset is not there) or "damaged"."""
+    """One line of the check: `state` is "ok", "missing" (not found) or "damaged"."""
 
     dataset: str
     part: str
@@ -26,7 +26,7 @@ class Finding:
 
 
 def check(data_dir: Path) -> list[Finding]:
-    """Look for each dataset in `data_dir` and verify what is there."""
+    """Find the datasets in `data_dir` and verify them."""
     if not data_dir.is_dir():
         raise FileNotFoundError(f"{data_dir} is not a folder")
     findings = []

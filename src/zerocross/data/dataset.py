@@ -1,4 +1,4 @@
-"""A dataset as the training loop sees it, whatever it was read from, and one made of the user's own tensors."""
+"""The dataset interface of the training loop, and datasets from tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zerocross.data.options import BatchOptions
 
 
 class BatchStream(Protocol):
-    """Batches of one part: their number on this rank, and an iterator over an epoch, from any batch if `resumable`."""
+    """Batches of one split: their number on this rank, and an iterator over an epoch, from any batch if `resumable`."""
 
     resumable: bool
 
@@ -29,9 +29,9 @@ class BatchStream(Protocol):
 
 
 class Samples(Protocol):
-    """One part of a dataset: a `Split` in memory, or files read as they are needed.
+    """The interface of a split of a dataset: a `Split` in memory, or files that are read on demand.
 
-    A part may offer `fingerprint() -> bytes`, a digest that other samples do not share; its targets stand in for it.
+    An optional method `fingerprint() -> bytes` returns a digest of the samples; by default the targets are hashed.
     """
 
     @property
@@ -48,10 +48,10 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """What to train on and what to evaluate on.
+    """A training split and an evaluation split.
 
-    `evaluation` is the official test part, or, loaded with `validate=True`, a part held out of the training data; in
-    that case the test data stay unread. `evaluated_on` says which.
+    `evaluation` is the official test split or, with `validate=True`, a part held out of the training data; the test
+    data are then not read. `evaluated_on` says which.
 
     Args:
         name: of the dataset.
@@ -87,7 +87,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits of all that training and evaluation see; where the files lie does not count."""
+        """Sixteen hex digits that identify the data; independent of the location of files."""
         seen = (self.evaluated_on, self.num_classes, self.mean, self.std, self.augment, self.input_size)
         parts = (_digest(self.train), _digest(self.evaluation), repr(seen).encode())
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
@@ -137,7 +137,7 @@ def from_tensors(
     source: str = "tensors",
     preprocess: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """A dataset of one's own tensors (or numpy arrays).
+    """Create a dataset from tensors (or numpy arrays).
 
     Args:
         train_x: (N, C, H, W), (N, C, L) or (N, F), uint8 (read as 0..1) or floating point.
@@ -185,9 +185,10 @@ def from_tensors(
 
 
 def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation: per channel of images and series, one for all features otherwise; uint8 is 0..1.
+    """Return mean and standard deviation: per channel for images and series, else one for all; uint8 is 0..1.
 
-    From a histogram for uint8: exact, so the same to the bit on any number of threads. A constant channel has std 1.
+    For uint8 they are computed from a histogram, so that they do not depend on the number of threads. A constant
+    channel has std 1.
     """
     channels = inputs.transpose(0, 1).flatten(1) if inputs.ndim > 2 else inputs.reshape(1, -1)
     means, stds = [], []
@@ -209,7 +210,7 @@ def _split(part: str, x: Any, y: Any) -> Split:
     if inputs.is_floating_point():
         inputs = inputs.float()
         if not torch.isfinite(inputs).all():
-            raise ValueError(f"{part}_x holds values that are not finite: clean them first")
+            raise ValueError(f"{part}_x contains values that are not finite: remove them first")
     elif inputs.dtype != torch.uint8:
         raise ValueError(f"{part}_x is {inputs.dtype}; give uint8 (read as 0..1) or floating point")
     if inputs.ndim not in {2, 3, 4} or (inputs.ndim == 3 and inputs.dtype == torch.uint8):  # images lack channels

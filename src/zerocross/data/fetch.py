@@ -27,7 +27,7 @@ Progress = Callable[[int, int | None], None]
 
 
 def fetch_cifar10(data_dir: Path, *, address: str = CIFAR10_ADDRESS, progress: Progress | None = None) -> Path | None:
-    """Put CIFAR-10's binary version into data_dir/cifar10; returns its folder, or None if it was there already.
+    """Download CIFAR-10's binary version to data_dir/cifar10; return its folder, or None if it already exists.
 
     Args:
         data_dir: the folder of all datasets; made if missing.

@@ -1,4 +1,4 @@
-"""Where each dataset's files lie and come from; no torch, so that `data fetch` starts at once."""
+"""Locations and sources of the datasets' files; without torch, so that `data fetch` starts quickly."""
 
 from __future__ import annotations
 
@@ -158,16 +158,16 @@ def imdb_folder(data_dir: Path) -> Path | None:
 
 
 def required(name: str, data_dir: str | Path | None, find: Callable[[Path], Path | None]) -> Path:
-    """The dataset's folder, or an error that says how to get there."""
+    """Return the dataset's folder; raise an error that says how to get it if it is missing."""
     if data_dir is None:
         raise ValueError(
-            f"{name} is read from a folder: give data_dir (on the command line --data-dir DIR, ZEROCROSS_DATA, or "
-            f"./data, where `zerocross data fetch {name}` puts it)"
+            f"{name} is read from a folder: set data_dir (on the command line --data-dir DIR, ZEROCROSS_DATA, or "
+            f"./data, where `zerocross data fetch {name}` stores it)"
         )
     folder = find(Path(data_dir))
     if folder is None:
         raise FileNotFoundError(
-            f"no {name} in {data_dir}; see `zerocross data fetch {name}` and the layout expected, "
+            f"no {name} in {data_dir}; see `zerocross data fetch {name}` and the expected layout, "
             + " ".join(LAYOUTS[name].split())
         )
     return folder

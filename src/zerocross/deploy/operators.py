@@ -1,4 +1,4 @@
-"""The ATen operators that can be packed, and the steps that each becomes."""
+"""The supported ATen operators, and the steps that each is translated to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _conv(context: Context, weight: Tensor, pair: Pair) -> Made:
     if isinstance(padding, str):
         spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         if padding == "same" and any(span % 2 for span in spans):
-            raise ValueError("padding 'same' of an even kernel pads one side more than the other: pad by numbers")
+            raise ValueError("padding 'same' with an even kernel is asymmetric: give the padding as numbers")
         padding = [span // 2 for span in spans] if padding == "same" else 0
     attrs = {
         "shape": tuple(weight.shape),
@@ -44,7 +44,9 @@ def _conv(context: Context, weight: Tensor, pair: Pair) -> Made:
 def _linear(context: Context) -> Made:
     weight = _weight(context, 2)
     if len(sample_shape(context.node)) != 1:
-        raise ValueError(f"a linear layer of values {sample_shape(context.node)} per sample: flatten its input first")
+        raise ValueError(
+            f"a linear layer with outputs of shape {sample_shape(context.node)} per sample: flatten its input first"
+        )
     attrs = {"shape": tuple(weight.shape)}
     return _with_bias(context, context.step("linear", context.source("input"), attrs=attrs, tensors={"weight": weight}))
 
@@ -57,7 +59,7 @@ def _weight(context: Context, dims: int) -> Tensor:
 
 
 def _with_bias(context: Context, layer: Step) -> list[Step]:
-    """The layer, and its bias as a step of its own, to be folded like any other shift."""
+    """Return the layer, and its bias as a separate step that can be folded like any other shift."""
     bias = context.args["bias"]
     if bias is None:
         return [layer]
@@ -95,7 +97,7 @@ def _add(context: Context) -> Made:
     first, second, alpha = (context.args[name] for name in ("self", "other", "alpha"))
     if isinstance(first, fx.Node) and isinstance(second, fx.Node):
         if alpha != 1 or sample_shape(first) != sample_shape(second):
-            raise ValueError("a sum of two activations that differ in shape or are weighted is not supported")
+            raise ValueError("a weighted sum of two activations, or of different shapes, is not supported")
         return [context.step("add", first, second)]
     if isinstance(first, fx.Node):
         return _affine(context, first, 1.0, second * alpha, "shift")
@@ -164,13 +166,13 @@ def _relu6(context: Context) -> Made:
 def _cat(context: Context) -> Made:
     parts, dim = context.args["tensors"], context.args["dim"]
     if dim % (1 + len(sample_shape(context.node))) != 1 or not all(part in context.names for part in parts):
-        raise ValueError("only activations are concatenated, and only along channels (dimension 1)")
+        raise ValueError("only activations can be concatenated, and only along channels (dimension 1)")
     return [context.step("concat", *parts)] if len(parts) > 1 else context.names[parts[0]]
 
 
 def _avg_pool2d(context: Context) -> Made:
     if context.args["divisor_override"] is not None:
-        raise ValueError("an average pool with a divisor of its own is not supported")
+        raise ValueError("divisor_override of an average pool is not supported")
     return _avg_pool(context, _pair)
 
 
@@ -212,7 +214,7 @@ def _adaptive_avg_pool(context: Context) -> Made:
     if wanted == size:
         return context.names[context.source()]
     if set(wanted) != {1}:
-        raise ValueError(f"an adaptive pool from {size} to {wanted} is not supported: pool by fixed windows")
+        raise ValueError(f"an adaptive pool from {size} to {wanted} is not supported: use a fixed window")
     return [_whole_pool(context, channels, size)]
 
 
@@ -245,7 +247,7 @@ def _slice(context: Context) -> Made:
     if whole and step == 1:
         return context.names[source]
     if not whole or dim < 2 or len(shape) > 3:
-        raise ValueError("of an activation, only every s-th row or column from the first on can be taken")
+        raise ValueError("activations can only be sliced with a step over rows or columns, starting at the first")
     return [context.step("subsample", source, attrs={"stride": (1, step) if dim == len(shape) else (step, 1)})]
 
 
@@ -257,13 +259,13 @@ def _pad(context: Context) -> Made:
     rank = len(sample_shape(context.node))
     channels = pairs.pop() if len(pairs) == rank else (0, 0)  # the last pair is that of dimension 1
     if len(pairs) > rank - 1 or (any(channels) and (value != 0 or any(any(pair) for pair in pairs))):
-        raise ValueError("channels are padded by zeros only, and apart from height and width")
+        raise ValueError("channels can only be padded by zeros, and not together with height and width")
     if any(channels):
         attrs = {"before": channels[0], "after": channels[1]}
         return [context.step("pad_channels", context.source(), attrs=attrs)]
     width, height = (*pairs, (0, 0), (0, 0))[:2]
     if width[0] != width[1] or height[0] != height[1] or min(width[0], height[0]) < 0 or rank == 1:
-        raise ValueError("height and width are padded equally on both sides only")
+        raise ValueError("height and width must be padded equally on both sides")
     attrs = {"padding": (height[0], width[0]), "value": float(value)}
     return [context.step("pad2d", context.source(), attrs=attrs)]
 
@@ -271,9 +273,9 @@ def _pad(context: Context) -> Made:
 def _identity(context: Context) -> Made:
     source = context.source("input" if "input" in context.args else "self")
     if context.args.get("train"):
-        raise ValueError("dropout that stays on in evaluation is not supported")
+        raise ValueError("dropout that is active in evaluation mode is not supported")
     if sample_shape(source) != sample_shape(context.node) or context.node.meta["val"].dtype != torch.float32:
-        raise ValueError("a change of shape or type is not supported")
+        raise ValueError("a change of shape or dtype is not supported")
     return context.names[source]
 
 
@@ -323,4 +325,4 @@ HANDLERS: dict[str, Handler] = {
         ("dropout", "feature_dropout", "clone", "alias", "detach", "contiguous", "to", "_to_copy"), _identity
     ),
 }
-"""ATen operator -> the function that turns it into steps."""
+"""ATen operator -> the function that translates it into steps."""

@@ -1,4 +1,4 @@
-"""The models by name."""
+"""The models, by name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MODELS = {
 
 
 def names() -> list[str]:
-    """Return the names that `create` knows."""
+    """Return the names of all models."""
     return list(MODELS)
 
 
@@ -66,6 +66,6 @@ def create(name: str, **kwargs: Any) -> nn.Module:
             raise ValueError(f"{name} has no option {key!r}; it has {', '.join(known)}{did_you_mean(key, known)}")
     own = {key: kwargs.pop(key) for key in list(kwargs) if key not in {field.name for field in fields(Style)}}
     model = MODELS[name].build(Style(**kwargs), **own)
-    if not hasattr(model, "input_size"):  # for whoever must run it once, such as deploy
+    if not hasattr(model, "input_size"):  # for code that runs it once, such as deploy
         model.input_size = MODELS[name].input_shape  # type: ignore[assignment]
     return model

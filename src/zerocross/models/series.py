@@ -70,7 +70,8 @@ class SeriesNet(nn.Module):
         super().__init__()
         if kernel % 2 == 0:
             raise ValueError(f"kernel = {kernel}: it must be odd, so that a convolution keeps the length")
-        conv = nn.Conv1d(channels, widths[0], STEM_KERNEL, stem_stride, STEM_KERNEL // 2, bias=False)
+        reach = max(STEM_KERNEL // 2, stem_stride)  # windows overlap, whatever the stride
+        conv = nn.Conv1d(channels, widths[0], 2 * reach + 1, stem_stride, reach, bias=False)
         self.stem = nn.Sequential(conv, nn.BatchNorm1d(widths[0]))
         self.stem_activation = make_activation(activation, widths[0])
         blocks, before = [], widths[0]

@@ -1,4 +1,4 @@
-"""How a network is made binary: one object that every architecture asks for its layers."""
+"""Style of a binary network: creates the layers of every architecture."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def recorded_config(scale: Scale) -> Config:
 
 def record(config: Config, session: Session) -> dict[str, Any]:
     """Train, and keep the gradients of some weights, drawn without a look at them: (updates, weights)."""
-    dataset = train.load_data(config, session.place)
+    dataset = train.load_data(config, session.here)
     model = build_model(config, config.stages[0], dataset)
     binary = split_params(model).binary
     names = {id(param): name for name, param in model.named_parameters()}
@@ -54,7 +54,7 @@ def record(config: Config, session: Session) -> dict[str, Any]:
                 into.append(param.grad.detach().flatten()[places].cpu().clone())
 
         param.register_post_accumulate_grad_hook(keep)
-    fabric = train.make_fabric(config, accelerator=session.place.accelerator)
+    fabric = train.make_fabric(config, accelerator=session.here.accelerator)
     fitted = train.fit(config, dataset, model=model, fabric=fabric, show=session.show)
     gradients = np.concatenate([np.stack([each.numpy() for each in part]) for part in seen], axis=1)
     return {

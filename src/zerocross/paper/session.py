@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,11 @@ class Session:
     def results(self) -> Path:
         """Where finished runs are."""
         return self.out / "runs"
+
+    @property
+    def here(self) -> train.Placement:
+        """Data and device of what is trained in this process, wherever the runs are."""
+        return dataclasses.replace(self.place, accelerator="auto") if self.execution.cluster != "local" else self.place
 
     @property
     def cache(self) -> RunCache:

@@ -56,7 +56,7 @@ def config(scale: Scale) -> Config:
 def sample(scale: Scale, session: Session) -> Dataset:
     """A few images: real ones by scale `reduced`, enlarged digits by `smoke`."""
     if scale == "reduced":
-        found = train.load_data(config(scale), session.place)
+        found = train.load_data(config(scale), session.here)
         return dataclasses.replace(found, train=_every(found.train, 100), evaluation=_every(found.evaluation, 40))
     digits = datasets.load("digits")
     parts = []
@@ -76,7 +76,7 @@ def trained(scale: Scale, session: Session) -> dict[str, Any]:
     """A few updates of the real network: that it trains, and what is left of its weights."""
     wanted = config(scale)
     dataset = sample(scale, session)
-    fabric = train.make_fabric(wanted, accelerator=session.place.accelerator)
+    fabric = train.make_fabric(wanted, accelerator=session.here.accelerator)
     fitted = train.fit(wanted, dataset, fabric=fabric, show=session.show)
     binary = torch.cat([weight.detach().flatten() for weight in split_params(fitted.model).binary])
     lines = fitted.record.of("train")

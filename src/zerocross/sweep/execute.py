@@ -87,7 +87,8 @@ def _one_by_one(todo: Sequence[Job], cache: RunCache, progress: Progress) -> dic
 
 def _elsewhere(todo: Sequence[Job], cache: RunCache, execution: Execution, progress: Progress) -> dict[str, Result]:
     """Do jobs in other processes: submit what there is room for, and watch the shared folder for results."""
-    from zerocross.sweep.pools import Handle, pool_for
+    from zerocross.sweep.handle import Handle
+    from zerocross.sweep.pools import pool_for
 
     outcomes: dict[str, Result] = {}
     attempts = dict.fromkeys((job.key for job in todo), 0)

@@ -19,6 +19,7 @@ from zerocross.sweep.execute import run_jobs
 from zerocross.sweep.execution import Execution
 from zerocross.sweep.job import Job, Kind, Known, Result
 from zerocross.sweep.objective import Reader, Training
+from zerocross.sweep.trainings import check_precision
 from zerocross.train.config import Config, build_part, from_dict, to_dict
 
 if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
@@ -104,6 +105,7 @@ def run_searches(
         train.RunError: after all others have been made, if one failed.
         Interrupted: on SIGINT or SIGTERM; finished trials are kept.
     """
+    check_precision((search.base for search in searches), execution)
     jobs = [_job(search, place) for search in searches]
     check_all([search for search, job in zip(searches, jobs, strict=True) if cache.find(job) is None], place)
     results = run_jobs(jobs, cache, execution, show=show)

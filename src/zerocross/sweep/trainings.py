@@ -55,11 +55,7 @@ def run_all(
     if place.processes != 1:
         raise ValueError(f"many runs take one device each, not {place.devices} x {place.nodes}; raise jobs instead")
     configs = list(configs)
-    if execution is not None and execution.cluster == "slurm" and any(each.precision == "auto" for each in configs):
-        raise ValueError(
-            "precision is 'auto', which would be settled by this machine, not by the cluster's; name it: "
-            "--set precision=bf16, or 32"
-        )
+    check_precision(configs, execution)
     configs = [settled(config, place.accelerator) for config in configs]
     jobs = [training(config, place, describe) for config in configs]
     found = {job.key for job in jobs if cache.find(job) is not None}
@@ -71,6 +67,15 @@ def training(config: Config, place: train.Placement, describe: Callable[[Config]
     """The job of a config."""
     label = describe(config) if describe else f"{config.method}, seed {config.seed}"
     return Job(config.hash, KIND, label, {"config": to_dict(config), "place": dataclasses.asdict(place)})
+
+
+def check_precision(configs: Iterable[Config], execution: Execution | None) -> None:
+    """Refuse a precision that is not named on a cluster: machines would settle it differently."""
+    if execution is not None and execution.cluster == "slurm" and any(each.precision == "auto" for each in configs):
+        raise ValueError(
+            "precision is 'auto', which would be settled by this machine, not by the cluster's; name it: "
+            "--set precision=bf16, or 32"
+        )
 
 
 def check_all(configs: Sequence[Config], place: train.Placement) -> None:

@@ -25,7 +25,7 @@ def run_job(request: Mapping[str, Any]) -> None:
     """Do a job, and leave its result in the cache, or an answer that says why there is none.
 
     Args:
-        request: The job, the folders, and how to stop; plain JSON (see pools._request).
+        request: The job, the folders, and how to stop; plain JSON (see handle.request).
     """
     stop = _Stop()
     if held := request.get("while_held"):

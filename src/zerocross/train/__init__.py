@@ -1,6 +1,6 @@
-"""Training: configs and recipes, the loop, checkpoints, and runs in folders.
+"""Training: configs and recipes, the loop, checkpoints, and run folders.
 
-Names are imported on first use (PEP 562): a list of recipes needs no training engine.
+Names are imported on first use (PEP 562), so that listing recipes does not import the training engine.
 """
 
 from __future__ import annotations
