@@ -21,7 +21,7 @@ from zerocross.zoo.command import train_command
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results" / "runs"
-NAMES = {"digits", "mnist", "audiomnist", "cifar10", "ecg5000", "hapt"}  # the least that must be there
+NAMES = {"digits", "mnist", "fashion-mnist", "audiomnist", "cifar10", "ecg5000", "hapt"}
 
 
 def result_of(name: str) -> dict:
