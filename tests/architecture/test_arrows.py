@@ -27,7 +27,10 @@ ARROWS = {
     "methods": PLAIN | {"optim", "nn"},
     "train": LEAVES | (NETWORKS - {"train"}),
     "runtime": PLAIN,
-    "deploy": PLAIN | {"nn", "data", "runtime"},
+    "deploy": PLAIN | {"nn", "runtime"},
+    "zoo": LEAVES | {"nn", "data", "models", "train", "runtime", "deploy"},
+    "hub": PLAIN | {"train", "runtime", "zoo"},
+    "serve": PLAIN | {"runtime"},
     "tune": PLAIN,
     "sweep": LEAVES | {"nn", "data", "models", "train", "tune"},
     "figures": PLAIN,
@@ -35,10 +38,12 @@ ARROWS = {
     "suite": LEAVES | {"methods", "train", "sweep"},
     "report": PLAIN | {"figures"},
     "bench": LEAVES | NETWORKS | {"deploy", "runtime", "tune", "sweep"},
-    "cli": LEAVES | NETWORKS | {"runtime", "deploy", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
+    "cli": LEAVES
+    | NETWORKS
+    | {"runtime", "deploy", "zoo", "serve", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = PLAIN | {"filters", "runtime", "figures", "report"}
+WITHOUT_TORCH = PLAIN | {"filters", "runtime", "serve", "figures", "report"}
 READS_ENVIRONMENT = {"cli", "sweep"}
 
 
@@ -78,6 +83,12 @@ def test_imports_follow_the_arrows(path: Path) -> None:
     ours = {name.split(".")[1] for name in imports(path) if name.startswith("zerocross.")}
     wrong = ours - ARROWS[here] - {here, "__version__"}
     assert not wrong, f"{here} must not import {wrong}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if part(path) == "deploy"], ids=lambda path: path.name)
+def test_packing_knows_no_dataset_by_name(path: Path) -> None:
+    texts = {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
+    assert not texts & set(zerocross.data.NAMES)
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if part(path) in WITHOUT_TORCH], ids=lambda path: path.name)

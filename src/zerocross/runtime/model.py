@@ -19,7 +19,7 @@ from zerocross.runtime.infer import check, infer
 from zerocross.runtime.kernels.native import Run, load_run
 from zerocross.runtime.kernels.steps import STEP, Kind, Mode
 from zerocross.runtime.plan import make_plan
-from zerocross.runtime.preprocess import as_input, prepare
+from zerocross.runtime.preprocess import as_input, images, prepare
 from zerocross.runtime.program import arena_bytes, assemble, new_job
 from zerocross.runtime.team import give_back_memory, processors
 from zerocross.runtime.worker import Worker
@@ -125,11 +125,11 @@ class Model:
         """Return the network's output for a batch.
 
         Args:
-            x: an array of shape (N, *input_size); N may be 0. Floating-point numbers are taken as they are: they must
-                be preprocessed as the network was trained, see `preprocess`. Bytes (uint8) are normalised as the file
-                says, like images; other types are refused.
+            x: an array of shape (N, *input_size), or of series (N, C, L) where that is (C, 1, L); N may be 0.
+                Floating-point numbers are taken as they are: they must be preprocessed as the network was trained, see
+                `preprocess`. Bytes (uint8) are normalised as the file says, like images; other types are refused.
         """
-        x = as_input(np.asarray(x), self.graph.preprocessing, "the input")
+        x = as_input(images(np.asarray(x), self.input_size), self.graph.preprocessing, "the input")
         if x.shape[1:] != self.graph.input_size:
             wanted = ", ".join(["N", *(str(size) for size in self.graph.input_size)])
             raise ValueError(f"an input of shape {x.shape}: this network takes ({wanted})")
