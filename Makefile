@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench lce openvino report clean
+.PHONY: demo test test-slow lint bench lce openvino report playground clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -31,6 +31,12 @@ openvino:                      ## an environment with OpenVINO, for zerocross be
 
 report: $(READY)               ## write all results to docs/report.html
 	$(BIN)/zerocross report
+
+# The networks of the page: one of digits, one of photographs, one of spoken digits.
+NETWORKS ?= $(patsubst %,src/zerocross/zoo/files/%.zcb,mnist cifar10 audiomnist)
+
+playground: $(READY)           ## networks in one page: docs/playground.html; needs clang and lld (.ci/wasm)
+	$(BIN)/zerocross playground $(NETWORKS) -o docs/playground.html --force
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

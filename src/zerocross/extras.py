@@ -11,6 +11,7 @@ _EXTRAS = {
     "runtime": ("numba", "llvmlite", "PIL"),
     "tune": ("optuna", "botorch", "gpytorch", "sqlalchemy", "threadpoolctl", "optuna_integration", "greenlet"),
     "report": ("plotly",),
+    "export": ("onnx", "onnxruntime", "qonnx"),
     "tensorboard": ("tensorboard",),
     "serve": ("fastapi", "uvicorn", "starlette", "prometheus_client", "python_multipart"),
     "hub": ("huggingface_hub",),

@@ -28,6 +28,7 @@ ARROWS = {
     "train": LEAVES | (NETWORKS - {"train"}),
     "runtime": PLAIN,
     "deploy": PLAIN | {"nn", "runtime"},
+    "export": PLAIN | {"runtime"},
     "zoo": LEAVES | {"nn", "data", "models", "train", "runtime", "deploy"},
     "hub": PLAIN | {"train", "runtime", "zoo"},
     "serve": PLAIN | {"runtime"},
@@ -37,13 +38,13 @@ ARROWS = {
     "paper": LEAVES | NETWORKS | {"figures", "sweep"},
     "suite": LEAVES | {"methods", "train", "sweep"},
     "report": PLAIN | {"figures"},
-    "bench": LEAVES | NETWORKS | {"deploy", "runtime", "tune", "sweep"},
+    "bench": LEAVES | NETWORKS | {"deploy", "runtime", "export", "tune", "sweep"},
     "cli": LEAVES
     | NETWORKS
-    | {"runtime", "deploy", "zoo", "serve", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
+    | {"runtime", "deploy", "export", "zoo", "serve", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = PLAIN | {"filters", "runtime", "serve", "figures", "report"}
+WITHOUT_TORCH = PLAIN | {"filters", "runtime", "export", "serve", "figures", "report"}
 READS_ENVIRONMENT = {"cli", "sweep"}
 
 

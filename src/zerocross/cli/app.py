@@ -57,6 +57,8 @@ COMMANDS = {
     "predict": "predict",
     "zoo": "zoo",
     "serve": "serve",
+    "export": "export",
+    "playground": "playground",
     "bench": "bench",
 }
 

@@ -153,6 +153,10 @@ class Model:
         run = load_run(self._say, self._cache)
         return Worker(self._plan.drafts, self._threads, run, self.graph.input_size, self.output_size)
 
+    def steps(self) -> np.ndarray:
+        """The steps of the program for one image, records of `kernels.steps.STEP`."""
+        return self._worker().memory_for(1).program.steps
+
     def step_seconds(self, x: np.ndarray, rounds: int = 50) -> list[tuple[str, float]]:
         """The kind of every step, and the fastest of its times for one image on one thread: where time goes.
 

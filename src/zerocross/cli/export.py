@@ -1,0 +1,50 @@
+"""zerocross export: a packed network as C99, WebAssembly, ONNX or QONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    model: Annotated[
+        Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), see zerocross pack.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="TARGET", help="What to make, see --list.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; made if missing.")
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the files; names in C begin with it.")] = "model",
+    cc: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="Target c: a compiler with options, to measure code and memory with."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the targets, and the operators that each takes.")] = False,
+) -> None:
+    """Export a packed network: to C for a microcontroller, to WebAssembly for a browser, to ONNX and QONNX.
+
+    The files compute what the packed network computes. Each target takes the operators that --list names; a network
+    with another one is refused, with the path of the module that it stands in.
+    """
+    from zerocross.export import TARGETS, export
+    from zerocross.runtime.format import read
+
+    if show:
+        for key, target in TARGETS.items():
+            typer.echo(f"{key:6} {target.about}\n       {', '.join(target.ops)}")
+            for op, reason in target.unsupported.items():
+                typer.echo(f"       not {op}: {reason}")
+        return
+    if model is None or to is None or output is None:
+        raise ValueError(
+            "give a packed network, --to TARGET and -o DIR, such as: zerocross export model.zcb --to c -o c"
+        )
+    options = {} if cc is None else {"cc": cc}
+    exported = export(read(model), to, output, name=name, force=force, **options)
+    for each in exported.files:
+        typer.echo(f"{output / each}")
+    for note in exported.notes:
+        typer.echo(note)

@@ -1,0 +1,10 @@
+"""Packed networks for other places: C99, WebAssembly, ONNX and QONNX, each made from the graph of a packed file."""
+
+from __future__ import annotations
+
+from zerocross.extras import named
+
+with named():
+    from zerocross.export.targets import TARGETS, Exported, Target, export
+
+__all__ = ["TARGETS", "Exported", "Target", "export"]

@@ -1,0 +1,1 @@
+"""Networks as C99 files."""

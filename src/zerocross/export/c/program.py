@@ -1,0 +1,238 @@
+"""From a packed graph to the steps of a C file: which values are stored, by whom, and in which form.
+
+A real value is stored pixel by pixel, its channels side by side; bits likewise, eight to a byte, each pixel from a new
+byte on. Everything else (a layer's sums, what follows it up to a sign) lives for one pixel only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from zerocross.runtime.fuse import Group, fuse, simplify
+from zerocross.runtime.geometry import image_shape, is_depthwise
+from zerocross.runtime.graph import Graph, Node
+from zerocross.runtime.infer import Value, check
+
+Size = tuple[int, int, int]
+BINARY = ("binary_conv2d", "binary_linear")
+LAYERS = ("conv2d", "linear")
+MAX_ELEMENTS = (1 << 31) - 1  # of any array: indices are int32_t
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A stored value.
+
+    Attributes:
+        value: its name in the graph.
+        kind: "real" or "bits".
+        size: channels, height and width.
+        place: "memory" (planned), or "input" and "output", which belong to the caller.
+        planar: whether channels come first, as in the caller's arrays, rather than last.
+        offset: elements from the start of the memory for its kind.
+    """
+
+    value: str
+    kind: str
+    size: Size
+    place: str = "memory"
+    planar: bool = False
+    offset: int = -1
+
+    @property
+    def pitch(self) -> int:
+        """Elements (float, or bytes of bits) of a pixel."""
+        return self.size[0] if self.kind == "real" else -(-self.size[0] // 8)
+
+    @property
+    def elements(self) -> int:
+        """Elements in all."""
+        return self.pitch * self.size[1] * self.size[2]
+
+
+@dataclass(frozen=True)
+class Link:
+    """An elementwise node of a step, whose channels begin at `channel` of the node's; `other` is what is added."""
+
+    node: Node
+    channel: int
+    other: Buffer | None
+
+
+@dataclass(eq=False)
+class Step:
+    """One pass over the pixels of a value.
+
+    Attributes:
+        op: a packed op, or "identity", "unpack" (bits to reals), "planar" (channels to the front) or "pixels" (to the
+            back).
+        node: the node that it is named after.
+        source: what it reads.
+        size: of the values that it makes, before they are put into their place.
+        links: what follows, elementwise.
+        real: where values are stored, or None.
+        bits: where their signs are stored, or None.
+        sign: the sign or threshold.
+        channel: where in `real` and `bits` its channels begin.
+        clear: whether `real` has channels that no step writes, to be set to 0 first.
+        in_place: whether `real` lies where an added value lay.
+    """
+
+    op: str
+    node: Node
+    source: Buffer
+    size: Size
+    links: tuple[Link, ...] = ()
+    real: Buffer | None = None
+    bits: Buffer | None = None
+    sign: Node | None = None
+    channel: int = 0
+    clear: bool = False
+    in_place: bool = False
+
+    def reads(self) -> list[Buffer]:
+        """The stored values that it reads."""
+        return [self.source, *(link.other for link in self.links if link.other is not None)]
+
+    def writes(self) -> list[Buffer]:
+        """Those that it stores, or stores a part of."""
+        return [buffer for buffer in (self.real, self.bits) if buffer is not None]
+
+
+@dataclass
+class Program:
+    """The steps of a network, in order."""
+
+    graph: Graph
+    output_size: tuple[int, ...]
+    steps: list[Step] = field(default_factory=list)
+
+
+def make_program(graph: Graph) -> Program:
+    """The steps of a packed graph; ValueError, with the reason, where it is not a sound one or too large."""
+    graph = check(graph)
+    simple, values = simplify(graph)
+    simple, values = _without_flatten(simple, values)
+    return _Builder(graph, simple, values).program()
+
+
+def _without_flatten(graph: Graph, values: dict[str, Value]) -> tuple[Graph, dict[str, Value]]:
+    """Let linear layers read images as they are stored: a linear layer of an image is a convolution as large as it."""
+    users: dict[str, list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        for name in node.inputs:
+            users[name].append(node)
+    names: dict[str, str] = {}
+    nodes = []
+    for each in graph.nodes:
+        node = replace(each, inputs=tuple(names.get(name, name) for name in each.inputs))
+        linear = all(user.op in ("linear", "binary_linear") for user in users[node.output])
+        if node.op == "flatten" and linear and node.output != graph.output:
+            names[node.output] = node.inputs[0]
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)), {name: value for name, value in values.items() if name not in names}
+
+
+class _Builder:
+    """The state of building a program: the steps so far, and the buffers that hold each value."""
+
+    def __init__(self, original: Graph, graph: Graph, values: dict[str, Value]) -> None:
+        self.original, self.graph = original, graph
+        self.sizes: dict[str, Size] = {name: image_shape(value.shape) for name, value in values.items()}
+        self.values = values
+        self.makers = {node.output: node for node in graph.nodes}
+        self.reals: dict[str, Buffer] = {}
+        self.bits: dict[str, Buffer] = {}
+        self.steps: list[Step] = []
+        name = graph.nodes[0].output
+        self.input = Buffer(name, "real", self.sizes[name], "input", planar=_two_ways(self.sizes[name]))
+        if not self.input.planar:
+            self.reals[name] = self.input
+
+    def program(self) -> Program:
+        for group in fuse(self.graph, self.values):
+            self._add(group)
+        self._finish()
+        for buffer in {id(buffer): buffer for step in self.steps for buffer in step.writes()}.values():
+            if buffer.elements > MAX_ELEMENTS:
+                raise ValueError(
+                    f"the value of {buffer.value!r} has {buffer.elements} elements: too many for C's int32_t"
+                )
+        output_size = self.values[self.graph.output].shape
+        return Program(self.original, output_size, self.steps)
+
+    def _finish(self) -> None:
+        """Bring the result into the caller's array, unless a step has put it there already."""
+        name = self.graph.output
+        source = self._real(name)
+        if source.place != "output":
+            target = Buffer(name, "real", self.sizes[name], "output", planar=True)
+            op = "planar" if _two_ways(self.sizes[name]) and not source.planar else "identity"
+            self.steps.append(Step(op, self.makers[name], source, self.sizes[name], real=target))
+
+    def _new_real(self, name: str) -> Buffer:
+        if name not in self.reals:
+            outside = name == self.graph.output and not _two_ways(self.sizes[name])
+            self.reals[name] = Buffer(name, "real", self.sizes[name], "output" if outside else "memory")
+        return self.reals[name]
+
+    def _real(self, name: str) -> Buffer:
+        """A value as float, channels last."""
+        if name not in self.reals:
+            from_input = name == self.input.value
+            source = self.input if from_input else self.bits[name]
+            step = Step("pixels" if from_input else "unpack", self.makers[name], source, self.sizes[name])
+            step.real = self._new_real(name)
+            self.steps.append(step)
+        return self.reals[name]
+
+    def _packed(self, name: str) -> Buffer:
+        """A value as bits; those that were flattened are stored as -1 and +1."""
+        if name not in self.bits:
+            self.bits[name] = Buffer(name, "bits", self.sizes[name])
+            step = Step("identity", self.makers[name], self._real(name), self.sizes[name], bits=self.bits[name])
+            self.steps.append(step)
+        return self.bits[name]
+
+    def _add(self, group: Group) -> None:
+        if group.op in ("concat", "pad_channels", "flatten"):
+            source = self._real(group.source)
+            op = "planar" if group.op == "flatten" else "identity"
+            step = Step(op, group.node, source, source.size, channel=group.channel)
+        else:
+            own = group.source if group.op == "identity" else group.node.output
+            step = Step(group.op, group.node, self._source(group), self.sizes[own], channel=group.channel)
+            step.links = tuple(
+                Link(link.node, link.channel, None if link.other is None else self._real(link.other))
+                for link in group.links
+            )
+        if group.real:
+            step.clear = self.makers[group.result].op == "pad_channels" and group.result not in self.reals
+            step.real = self._new_real(group.result)
+        if group.sign is not None:
+            name = group.sign.output
+            step.sign, step.bits = group.sign, self.bits.setdefault(name, Buffer(name, "bits", self.sizes[name]))
+        self.steps.append(step)
+
+    def _source(self, group: Group) -> Buffer:
+        if group.op in BINARY:
+            return self._packed(group.source)
+        if group.op in LAYERS and not is_depthwise(group.node) and group.source == self.input.value:
+            return self.input
+        return self._real(group.source)
+
+
+def _two_ways(size: Size) -> bool:
+    """Whether channels first and channels last are different orders."""
+    return size[0] > 1 and size[1] * size[2] > 1
+
+
+def layer_shape(step: Step) -> tuple[int, int, int, int]:
+    """Outputs, inputs of a group, height and width of a layer's kernel; a linear layer's is all of its input."""
+    shape = step.node.attrs["shape"]
+    outputs, inputs = shape[:2]
+    kernel = shape[2:] or step.source.size[1:]
+    return outputs, inputs // (1 if len(shape) == 4 else math.prod(kernel)), kernel[0], kernel[1]

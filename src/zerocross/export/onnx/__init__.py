@@ -1,0 +1,1 @@
+"""Networks as ONNX files: standard operators, or QONNX with BipolarQuant."""

@@ -1,0 +1,234 @@
+"""Every packed op in ONNX's operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from zerocross.export.onnx.writer import Writer
+from zerocross.runtime.format import real_weight, weight_signs
+from zerocross.runtime.graph import Graph, Node
+from zerocross.runtime.infer import Value
+
+LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Context:
+    """One node of a packed graph, and what is known of the values."""
+
+    graph: Graph
+    node: Node
+    values: dict[str, Value]
+    writer: Writer
+
+    @property
+    def x(self) -> str:
+        """Its first input."""
+        return self.node.inputs[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its first input, without the batch."""
+        return self.values[self.x].shape
+
+    def vector(self, role: str, wanted: str = "") -> str:
+        """A vector, one number per channel, in a shape that broadcasts."""
+        return self.channels(self.graph.tensors[self.node.tensors[role]], wanted or role)
+
+    def channels(self, vector: np.ndarray, wanted: str) -> str:
+        """Numbers per channel in a shape that broadcasts over the node's output."""
+        ends = (1,) * (len(self.values[self.node.output].shape) - 1)
+        return self.writer.constant(f"{self.node.output}/{wanted}", vector.reshape(1, -1, *ends))
+
+
+def _conv(c: Context) -> None:
+    attrs, node, w = c.node.attrs, c.node, c.writer
+    binary = node.op == "binary_conv2d"
+    x, pads = c.x, (*attrs["padding"], *attrs["padding"])
+    if binary and attrs["pad_value"] == 1 and any(pads):
+        x, pads = _padded(c, pads, 1.0), (0, 0, 0, 0)
+    inputs = [x, _weight(c, binary=binary)]
+    scale, bias = (c.graph.tensor(node, role) for role in ("weight_scale", "bias"))
+    scaled = scale is not None and _bits(c)
+    if bias is not None and not scaled:
+        inputs.append(w.constant(f"{node.output}/bias", bias))
+    output = w.name(f"{node.output}/Conv") if scaled else node.output
+    w.add(
+        "Conv", inputs, output, kernel_shape=attrs["shape"][2:], strides=attrs["stride"], pads=pads,
+        dilations=attrs["dilation"], group=attrs["groups"],
+    )  # fmt: skip
+    if scale is not None and scaled:
+        _scaled(c, output, scale, bias)
+
+
+def _linear(c: Context) -> None:
+    node, w = c.node, c.writer
+    binary = node.op == "binary_linear"
+    scale, bias = (c.graph.tensor(node, role) for role in ("weight_scale", "bias"))
+    scaled = scale is not None and _bits(c)
+    product = w.name(f"{node.output}/MatMul") if scaled or bias is not None else node.output
+    w.add("MatMul", [c.x, _weight(c, binary=binary)], product)
+    if scale is not None and scaled:
+        _scaled(c, product, scale, bias)
+    elif bias is not None:
+        w.add("Add", [product, c.channels(bias, "bias")], node.output)
+
+
+def _bits(c: Context) -> bool:
+    """Whether the weights of a layer are stored as bits."""
+    return c.graph.tensors[c.node.tensors["weight"]].dtype == np.uint8
+
+
+def _weight(c: Context, *, binary: bool) -> str:
+    """The weight of a layer; that of a linear layer stands (inputs, outputs)."""
+    bits = binary or _bits(c)
+    weight = weight_signs(c.graph, c.node) if bits else real_weight(c.graph, c.node)
+    weight = weight.T if weight.ndim == 2 else weight
+    if bits:
+        return c.writer.binary_weight(weight, c.node.output)
+    return c.writer.constant(f"{c.node.output}/weight", weight)
+
+
+def _scaled(c: Context, x: str, scale: np.ndarray, bias: np.ndarray | None) -> None:
+    """x * scale, + bias, for a layer of real inputs whose weights are bits."""
+    product = c.node.output if bias is None else c.writer.name(f"{c.node.output}/scaled")
+    c.writer.add("Mul", [x, c.channels(scale, "weight_scale")], product)
+    if bias is not None:
+        c.writer.add("Add", [product, c.channels(bias, "bias")], c.node.output)
+
+
+def _padded(c: Context, pads: tuple[int, ...], value: float) -> str:
+    """The input with `value` around its images."""
+    top, left, bottom, right = pads
+    around = c.writer.constant("pads", [0, 0, top, left, 0, 0, bottom, right], np.int64)
+    return c.writer.step("Pad", [c.x, around, c.writer.constant("padding", value)], c.node.output)
+
+
+def _sign(c: Context) -> None:
+    x = c.x
+    if c.graph.tensor(c.node, "shift") is not None:
+        x = c.writer.step("Add", [x, c.vector("shift")], c.node.output)
+    c.writer.sign(x, c.node.output)
+
+
+def _threshold(c: Context) -> None:
+    """[sum >= t], or [sum <= t] where the direction is -1: the sign of direction * (sum - t)."""
+    threshold, direction = (c.graph.tensors[c.node.tensors[role]] for role in ("threshold", "direction"))
+    near = c.node.output
+    # Sums are far below 2 ** 24, so that what float32 cannot hold is out of their reach as well.
+    limits = np.clip(threshold.astype(np.float64), -(2.0**24), 2.0**24)
+    x = c.writer.step("Sub", [c.x, c.channels(limits, "threshold")], near)
+    if (direction < 0).any():
+        x = c.writer.step("Mul", [x, c.channels(direction, "direction")], near)
+    c.writer.sign(x, near)
+
+
+def _affine(c: Context) -> None:
+    product = c.writer.step("Mul", [c.x, c.vector("scale")], c.node.output)
+    c.writer.add("Add", [product, c.vector("shift")], c.node.output)
+
+
+def _prelu(c: Context) -> None:
+    slope = c.graph.tensors[c.node.tensors["slope"]]
+    full = np.broadcast_to(slope, c.shape[0]).reshape(-1, *(1,) * (len(c.shape) - 1))
+    c.writer.add("PRelu", [c.x, c.writer.constant(f"{c.node.output}/slope", full)], c.node.output)
+
+
+def _hardtanh(c: Context) -> None:
+    limits = [c.writer.constant(f"{c.node.output}/{end}", c.node.attrs[end]) for end in ("min", "max")]
+    c.writer.add("Clip", [c.x, *limits], c.node.output)
+
+
+def _plain(op: str, **attrs: int) -> Callable[[Context], None]:
+    def write(c: Context) -> None:
+        c.writer.add(op, c.node.inputs, c.node.output, **attrs)
+
+    return write
+
+
+def _windows(c: Context) -> tuple[int, int, int, int]:
+    """Padding on all four sides with which every window fits, the last ones of ceil mode, too."""
+    attrs, ends = c.node.attrs, []
+    counts = c.values[c.node.output].shape[1:]
+    dilation = attrs.get("dilation", (1, 1))
+    for axis in range(2):
+        span = (counts[axis] - 1) * attrs["stride"][axis] + dilation[axis] * (attrs["kernel"][axis] - 1) + 1
+        ends.append(max(attrs["padding"][axis], span - c.shape[1 + axis] - attrs["padding"][axis]))
+    return *attrs["padding"], ends[0], ends[1]
+
+
+def _max_pool(c: Context) -> None:
+    attrs, pads, x = c.node.attrs, _windows(c), c.x
+    if any(pad >= size for pad, size in zip(pads, attrs["kernel"] * 2, strict=True)):  # more than runtimes take
+        x, pads = _padded(c, pads, -math.inf), (0, 0, 0, 0)
+    c.writer.add(
+        "MaxPool", [x], c.node.output, kernel_shape=attrs["kernel"], strides=attrs["stride"], pads=pads,
+        dilations=attrs["dilation"],
+    )  # fmt: skip
+
+
+def _avg_pool(c: Context) -> None:
+    attrs, pads = c.node.attrs, _windows(c)
+    window = {"kernel_shape": attrs["kernel"], "strides": attrs["stride"]}
+    if pads[:2] == pads[2:] and all(pad < size for pad, size in zip(pads, attrs["kernel"] * 2, strict=True)):
+        include = int(attrs["count_include_pad"])
+        c.writer.add("AveragePool", [c.x], c.node.output, pads=pads, count_include_pad=include, **window)
+        return
+    # Windows of ceil mode reach beyond the padding: their divisors are PyTorch's, and written out.
+    padded = _padded(c, pads, 0.0)
+    mean = c.writer.step("AveragePool", [padded], c.node.output, **window)
+    sides = [_divisors(c, axis) for axis in range(2)]
+    factor = math.prod(attrs["kernel"]) / np.outer(*sides)
+    c.writer.add("Mul", [mean, c.writer.constant(f"{c.node.output}/factor", factor[None, None])], c.node.output)
+
+
+def _divisors(c: Context, axis: int) -> np.ndarray:
+    attrs, size = c.node.attrs, c.shape[1 + axis]
+    kernel, stride, pad = (attrs[name][axis] for name in ("kernel", "stride", "padding"))
+    begin = np.arange(c.values[c.node.output].shape[1 + axis]) * stride - pad
+    if attrs["count_include_pad"]:
+        return np.minimum(begin + kernel, size + pad) - begin
+    return np.minimum(begin + kernel, size) - np.maximum(begin, 0)
+
+
+def _global_avg_pool(c: Context) -> None:
+    c.writer.add("Flatten", [c.writer.step("GlobalAveragePool", [c.x], c.node.output)], c.node.output, axis=1)
+
+
+def _subsample(c: Context) -> None:
+    parts = {"starts": (0, 0), "ends": (LARGEST, LARGEST), "axes": (2, 3), "steps": c.node.attrs["stride"]}
+    inputs = [c.writer.constant(name, numbers, np.int64) for name, numbers in parts.items()]
+    c.writer.add("Slice", [c.x, *inputs], c.node.output)
+
+
+def _pad_channels(c: Context) -> None:
+    rest = [0] * (len(c.shape) - 1)
+    pads = [0, c.node.attrs["before"], *rest, 0, c.node.attrs["after"], *rest]
+    inputs = [c.writer.constant("pads", pads, np.int64), c.writer.constant("zero", 0.0)]
+    c.writer.add("Pad", [c.x, *inputs], c.node.output)
+
+
+OPERATORS: dict[str, Callable[[Context], None]] = {
+    "conv2d": _conv,
+    "linear": _linear,
+    "sign": _sign,
+    "binary_conv2d": _conv,
+    "binary_linear": _linear,
+    "threshold": _threshold,
+    "affine": _affine,
+    "prelu": _prelu,
+    "relu": _plain("Relu"),
+    "hardtanh": _hardtanh,
+    "add": _plain("Add"),
+    "concat": _plain("Concat", axis=1),
+    "avg_pool2d": _avg_pool,
+    "max_pool2d": _max_pool,
+    "global_avg_pool": _global_avg_pool,
+    "flatten": _plain("Flatten", axis=1),
+    "subsample": _subsample,
+    "pad_channels": _pad_channels,
+}

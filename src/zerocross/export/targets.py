@@ -1,0 +1,99 @@
+"""What a packed network can be exported to, and the one function that does it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zerocross.files import write_whole
+from zerocross.runtime.graph import OPS, Graph
+from zerocross.runtime.infer import check
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export gives: files by name, and lines to be shown."""
+
+    files: Mapping[str, bytes]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A form that packed networks are exported to.
+
+    Args:
+        about: what it is, in a line.
+        make: "module:function" of what makes it from (graph, name, **options); imported when it is needed.
+        unsupported: ops that it does not take, each with the reason.
+        options: names of the options of that function.
+    """
+
+    about: str
+    make: str
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The ops that it takes."""
+        return tuple(op for op in OPS if op not in self.unsupported)
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph with an op that the target does not take, by the node's name, the path of its module."""
+        for node in graph.nodes:
+            if node.op in self.unsupported:
+                raise ValueError(f"node {node.output!r} ({node.op}) cannot be exported: {self.unsupported[node.op]}")
+
+
+TARGETS: dict[str, Target] = {
+    "c": Target("NAME.c and NAME.h: C99, static memory only", "zerocross.export.c.files:make", options=("cc",)),
+    "wasm": Target(
+        "NAME.wasm, NAME.simd.wasm, NAME.json: WebAssembly, by clang",
+        "zerocross.export.web.wasm:make",
+        options=("clang",),
+    ),
+    "onnx": Target("NAME.onnx: ONNX, opset 17, standard operators", "zerocross.export.onnx.files:make"),
+    "qonnx": Target(
+        "NAME.qonnx.onnx: QONNX, signs and binary weights as BipolarQuant", "zerocross.export.onnx.files:make_qonnx"
+    ),
+}
+
+
+def export(
+    graph: Graph, to: str, folder: str | Path, *, name: str = "model", force: bool = False, **options: Any
+) -> Exported:
+    """Export a packed network and write its files, all of them or none.
+
+    Args:
+        graph: a packed network, such as `zerocross.runtime.format.read` gives.
+        to: one of `TARGETS`.
+        folder: where the files go; it is made if it does not exist.
+        name: of the files, and what names in C begin with.
+        force: whether existing files are replaced.
+        options: of the target, see there.
+    """
+    if to not in TARGETS:
+        near = difflib.get_close_matches(to, TARGETS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"to = {to!r}: it must be one of {', '.join(TARGETS)}{hint}")
+    target, folder = TARGETS[to], Path(folder)
+    graph = check(graph)
+    target.check(graph)
+    if unknown := [key for key in options if key not in target.options]:
+        known = ", ".join(target.options) or "none"
+        raise ValueError(f"{to} has no option {unknown[0]!r}; it has {known}")
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file: name a folder")
+    module, _, function = target.make.partition(":")
+    make: Callable[..., Exported] = getattr(importlib.import_module(module), function)
+    exported = make(graph, name, **options)
+    if not force and (there := [folder / each for each in exported.files if (folder / each).exists()]):
+        raise FileExistsError(f"{there[0]} exists: choose another folder or name, or replace it (force=True, --force)")
+    for each, data in exported.files.items():
+        write_whole(folder / each, lambda file, data=data: file.write(data))
+    return exported

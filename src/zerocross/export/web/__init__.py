@@ -1,0 +1,1 @@
+"""Networks in a browser: WebAssembly, and a page to play with."""
