@@ -226,7 +226,7 @@ class Sign(nn.Module):
 
 
 def _standardized(x: Tensor, how: str) -> Tensor:
-    """Divide every sample by its own standard deviation, computed in at least float32; "centre" subtracts the mean."""
+    """Divide every sample by its own standard deviation, computed in at least float32; for "centre", less its mean."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     whole = tuple(range(1, x.dim()))
     deviation = (wide.var(whole, keepdim=True) + _VARIANCE_FLOOR).sqrt().to(x.dtype)

@@ -84,8 +84,8 @@ class BayesBiNN(BinaryOptimizer):
             state |= {"m": torch.zeros_like(natural), "correction": natural.new_zeros(())}
         return state
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, thetas, grads in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, thetas, grads in gradients:
             for theta, grad in zip(thetas, grads, strict=True):
                 state = self.state[theta]
                 natural = state["natural"]

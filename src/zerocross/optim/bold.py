@@ -56,8 +56,8 @@ class BOLD(BinaryOptimizer):
         votes = torch.zeros_like(param, dtype=state_dtype(param))
         return {"votes": votes, "kept": votes.new_zeros(())}
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, thetas, grads in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, thetas, grads in gradients:
             for theta, grad in zip(thetas, grads, strict=True):
                 state = self.state[theta]
                 state["votes"].mul_(state["kept"]).add_(grad, alpha=float(group["lr"]))

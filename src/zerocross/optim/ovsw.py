@@ -82,8 +82,8 @@ class OvSW(BinaryOptimizer):
         zero = torch.zeros_like(param, dtype=state_dtype(param))
         return {"m": zero, "rate": zero.clone(), "was_negative": negative(param)}
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, ws, grads in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, ws, grads in gradients:
             for w, grad in zip(ws, grads, strict=True):
                 state = self.state[w]
                 x = scaled_up(grad, w, group["delta"])

@@ -1,4 +1,4 @@
-"""Binarizers turn a latent weight into -1 and +1 times a scale (AdaBin: into two values): one published method per file.
+"""Binarizers turn a latent weight into -1 and +1 times a scale (AdaBin: two values): one published method per file.
 
 A binarizer is a module constructed with the layer's weight (for its shape and initial values) and called with it:
 forward(w) returns the weight that the layer computes with, differentiable in w and in the binarizer's own parameters;
