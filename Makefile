@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench lce report playground clean
+.PHONY: demo test test-slow lint bench lce openvino report playground clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -25,6 +25,9 @@ bench: $(READY)                ## timings, each beside its rival in the same run
 
 lce:                           ## an environment with Larq Compute Engine, for zerocross bench inference --lce
 	PYTHON=$(PYTHON) .ci/lce $(VENV)/lce
+
+openvino:                      ## an environment with OpenVINO, for zerocross bench inference --openvino
+	PYTHON=$(PYTHON) .ci/openvino $(VENV)/openvino
 
 report: $(READY)               ## results/ as one page: docs/report.html
 	$(BIN)/zerocross report

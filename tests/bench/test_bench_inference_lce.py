@@ -14,8 +14,9 @@ import pytest
 from zerocross import models
 from zerocross.bench import inference, inference_layer, inference_turns
 from zerocross.bench.inference import InferenceTimes, LayerTimes, NetworkTimes, measure_network
-from zerocross.bench.inference_lce import NETWORKS, LarqComputeEngine, layers
+from zerocross.bench.inference_lce import NETWORKS, LarqComputeEngine
 from zerocross.bench.inference_limit import LimitTimes
+from zerocross.bench.inference_process import layers
 from zerocross.bench.inference_turns import in_turn, timed
 from zerocross.cli.app import run
 from zerocross.models.registry import MODELS
@@ -129,7 +130,7 @@ def test_the_worker_ends_with_the_block_and_leaves_no_file(tmp_path: Path):
         + "time.sleep(600)"
     )
     with LarqComputeEngine(sys.executable, worker) as engine:
-        process, left = engine._process, Path(told.read_text())
+        process, left = engine._rival.process, Path(told.read_text())
         assert process.poll() is None
         assert left.exists()
     assert process.poll() is not None
@@ -158,11 +159,7 @@ def test_it_takes_part_with_one_image_and_at_most_two_threads(fake, monkeypatch:
 
 
 def test_the_cost_of_a_layer_is_what_one_more_costs():
-    class Engine:
-        def build(self, name: str, *_: object):
-            return lambda *_: 0.5 + 0.25 * int(name.removeprefix("layers-"))
-
-    assert inference_layer._layer_of(Engine(), 2) == pytest.approx(0.25)  # type: ignore[arg-type]
+    assert inference_layer._layer_of(lambda depth: lambda *_: 0.5 + 0.25 * depth, 2) == pytest.approx(0.25)
 
 
 def test_contenders_call_often_enough_before_the_calls_that_count():

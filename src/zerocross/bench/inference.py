@@ -1,4 +1,4 @@
-"""Packed networks beside PyTorch, ONNX Runtime and Larq Compute Engine: one layer, whole networks, 1 thread and 2."""
+"""Packed networks beside OpenVINO, Larq Compute Engine, ONNX Runtime and PyTorch: a layer, networks, 1 thread and 2."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ import torch
 from torch import Tensor, nn
 
 from zerocross import compiler, models
+from zerocross.bench.inference_c import c_contenders
 from zerocross.bench.inference_footprint import Footprints, measure_footprints
 from zerocross.bench.inference_layer import LayerTimes, measure_layer
 from zerocross.bench.inference_lce import NETWORKS, SETTING, THREADS, LarqComputeEngine
 from zerocross.bench.inference_limit import LimitTimes, measure_limit
+from zerocross.bench.inference_openvino import SETTING as OPENVINO_SETTING
+from zerocross.bench.inference_openvino import OpenVINO
+from zerocross.bench.inference_random import randomize
 from zerocross.bench.inference_turns import Contender, in_turn, timed
+from zerocross.bench.target import Target
 from zerocross.deploy import pack
 from zerocross.models.registry import MODELS
 from zerocross.runtime.model import Model
@@ -31,6 +36,7 @@ from zerocross.runtime.model import Model
 CASES = (("birealnet20", 1), ("birealnet20", 256), ("birealnet18", 1), ("reactnet_a", 1))
 TARGET_NETWORK = {"birealnet20": 4.0, "birealnet18": 5.0, "reactnet_a": 3.0}  # x compiled float PyTorch, one thread
 TARGET_LCE = {"birealnet18": 4.0}  # x Larq Compute Engine, one thread
+TARGET_OPENVINO = 1.5  # x OpenVINO, one thread, real layers in float32 on both sides
 TARGET_LAYER = 6.0  # x PyTorch's float convolution alone
 TARGET_THREADS = 1.7  # two threads over one
 TARGET_SHARE = 0.70  # of the popcount limit, by the product of bit matrices
@@ -39,6 +45,9 @@ TARGET_MEMORY = 0.25  # of what PyTorch takes above its imports
 LABELS = {
     "zerocross": "zerocross, packed",
     "zerocross-1": "zerocross, packed, 1 thread",
+    "c": "zerocross, C file",
+    "c-native": "zerocross, C file, -march=native",
+    "openvino": "OpenVINO",
     "lce": "Larq Compute Engine",
     "eager": "PyTorch, eager",
     "compiled": "PyTorch, compiled",
@@ -50,29 +59,15 @@ _FLOAT_COMPILED = ("compiled", "twin-compiled")
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A figure that was promised, and what it is."""
-
-    text: str
-    value: float
-    limit: float
-    at_least: bool = True
-
-    @property
-    def met(self) -> bool:
-        """Whether the promise holds in this run."""
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
-
-
-@dataclass(frozen=True)
 class NetworkTimes:
-    """Seconds of a call of each contender in each turn, and how far the packed network is from PyTorch's."""
+    """Seconds of a call of each contender in each turn, and how far the packed network's logits are from others'."""
 
     model: str
     batch: int
     threads: int
     seconds: dict[str, list[float]]
-    difference: float  # largest, of a logit
+    difference: float  # from PyTorch's, the largest of a logit
+    openvino_difference: float | None = None  # from OpenVINO's
 
     def median(self, key: str) -> float:
         """The median of a contender's seconds."""
@@ -95,29 +90,33 @@ class InferenceTimes:
     networks: list[NetworkTimes]
     footprints: Footprints | None
     lce: dict[str, str] | None = None  # versions of its packages, where it took part
+    openvino: dict[str, str] | None = None  # likewise
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[Target]:
         """The promises, with the medians of this run."""
         found = [
-            Claim("product of bit matrices, share of the popcount limit", self.limit.share, TARGET_SHARE),
-            Claim("256 -> 256 layer, x PyTorch's float convolution", self.layer.speedup, TARGET_LAYER),
+            Target("product of bit matrices, share of the popcount limit", self.limit.share, TARGET_SHARE),
+            Target("256 -> 256 layer, x PyTorch's float convolution", self.layer.speedup, TARGET_LAYER),
         ]
         for run in self.networks:
             what = f"{run.model}, batch {run.batch}"
             speedup = run.speedup()
             if run.threads == 1 and speedup is not None and run.model in TARGET_NETWORK:
                 text = f"{what}, one thread, x compiled float PyTorch"
-                found.append(Claim(text, speedup, TARGET_NETWORK[run.model]))
+                found.append(Target(text, speedup, TARGET_NETWORK[run.model]))
             if run.threads == 1 and "lce" in run.seconds and run.model in TARGET_LCE:
                 ratio = run.median("lce") / run.median("zerocross")
-                found.append(Claim(f"{what}, one thread, x Larq Compute Engine", ratio, TARGET_LCE[run.model]))
+                found.append(Target(f"{what}, one thread, x Larq Compute Engine", ratio, TARGET_LCE[run.model]))
+            if run.threads == 1 and "openvino" in run.seconds:
+                ratio = run.median("openvino") / run.median("zerocross")
+                found.append(Target(f"{what}, one thread, x OpenVINO", ratio, TARGET_OPENVINO))
             if run.threads == 2:  # both in the same turns: what the machine has left for a second thread varies
                 gain = run.median("zerocross-1") / run.median("zerocross")
-                found.append(Claim(f"{what}, two threads, x one", gain, TARGET_THREADS))
+                found.append(Target(f"{what}, two threads, x one", gain, TARGET_THREADS))
         if self.footprints is not None:
             share = self.footprints.ours.own / self.footprints.torch.own
             text = f"{self.footprints.model}, memory above the imports, x PyTorch's"
-            found.append(Claim(text, share, TARGET_MEMORY, at_least=False))
+            found.append(Target(text, share, TARGET_MEMORY, at_least=False))
         return found
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,6 +124,7 @@ class InferenceTimes:
         networks = [
             {
                 "model": run.model, "batch": run.batch, "threads": run.threads, "difference": run.difference,
+                "openvino_difference": run.openvino_difference,
                 "median_ms": {key: 1e3 * run.median(key) for key in run.seconds},
                 "fastest_ms": {key: 1e3 * min(times) for key, times in run.seconds.items()},
             }
@@ -137,6 +137,7 @@ class InferenceTimes:
             "popcount_limit": {"gmacs": self.limit.limit, "products": products, "share": self.limit.share},
             "layer_ms": self.layer.milliseconds(),
             "networks": networks,
+            "openvino": None if self.openvino is None else {"versions": self.openvino, **OPENVINO_SETTING},
             "lce": None if self.lce is None else {"versions": self.lce, **SETTING},
             "footprints": None if self.footprints is None else self.footprints.as_dict(),
             "claims": [asdict(claim) | {"met": claim.met} for claim in self.claims()],
@@ -151,6 +152,7 @@ def measure(
     compile_: bool = True,
     footprint: str | None = "birealnet18",
     lce: str | Path | None = None,
+    openvino: str | Path | None = None,
     say: Callable[[str], object] = str,
 ) -> InferenceTimes:
     """Measure everything; contenders take turns, so that whatever else the machine does hits all of them.
@@ -162,30 +164,35 @@ def measure(
         compile_: False leaves out compiled PyTorch and ONNX Runtime (a quick look, or where there is no compiler).
         footprint: a model whose memory and time to the first prediction are measured, or None.
         lce: the python of an environment that has Larq Compute Engine, or None to leave that out.
+        openvino: likewise of one that has OpenVINO.
         say: told what is going on.
     """
     if rounds < 1:
         raise ValueError(f"rounds = {rounds}: it must be at least 1")
     before, load = torch.get_num_threads(), _load()
-    with LarqComputeEngine(lce) if lce else nullcontext() as engine:
+    with (
+        LarqComputeEngine(lce) if lce else nullcontext() as larq,
+        OpenVINO(openvino) if openvino else nullcontext() as vino,
+    ):
         try:
             say("the popcount limit, and products of bit matrices")
             limit = measure_limit(max(20, 4 * rounds))
             say("one layer")
-            layer = measure_layer(max(20, 4 * rounds), engine)
+            layer = measure_layer(max(20, 4 * rounds), larq, vino)
             networks = []
             for model, batch in cases:
                 for count in threads:
                     plural = "s" if count > 1 else ""
                     say(f"{model}, batch {batch}, {count} thread{plural}")
-                    networks.append(measure_network(model, batch, count, rounds, compile_=compile_, lce=engine))
+                    times = measure_network(model, batch, count, rounds, compile_=compile_, lce=larq, openvino=vino)
+                    networks.append(times)
         finally:
             torch.set_num_threads(before)
     if footprint:
         say(f"memory and time to the first prediction of {footprint}, in processes of their own")
     footprints = measure_footprints(footprint) if footprint else None
-    versions = engine.versions if engine else None
-    return InferenceTimes(rounds, (load, _load()), limit, layer, networks, footprints, versions)
+    versions = (rival.versions if rival else None for rival in (larq, vino))
+    return InferenceTimes(rounds, (load, _load()), limit, layer, networks, footprints, *versions)
 
 
 def measure_network(
@@ -196,6 +203,7 @@ def measure_network(
     *,
     compile_: bool = True,
     lce: LarqComputeEngine | None = None,
+    openvino: OpenVINO | None = None,
 ) -> NetworkTimes:
     """Time a network of the registry in all its forms on the same input, in turn.
 
@@ -206,13 +214,14 @@ def measure_network(
         rounds: turns of each.
         compile_: whether compiled PyTorch and, where it is installed, ONNX Runtime take part.
         lce: takes part where it knows the network, with one image.
+        openvino: takes part with any batch.
     """
     torch.compiler.reset()  # compiled code of other networks counts against a limit, beyond which all is eager
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     size = MODELS[name].input_shape
     x = torch.randn(batch, *size)
-    network, twin = models.create(name).eval(), models.create(name, binarize="none").eval()
+    network, twin = (randomize(models.create(name, binarize=how), size) for how in ("both", "none"))
     graph = pack(network, size).graph
     packed = Model(graph, threads)
     array = x.numpy()
@@ -220,6 +229,8 @@ def measure_network(
     if threads > 1:
         alone = Model(graph)
         contenders["zerocross-1"] = lambda: alone(array)
+    if threads == 1 and batch == 1 and compile_:
+        contenders |= c_contenders(graph, array)
     contenders |= {"eager": lambda: network(x), "twin-eager": lambda: twin(x)}
     if compile_:
         # Freezing folds batch norm into the convolutions: the best that PyTorch offers here.
@@ -232,12 +243,17 @@ def measure_network(
         turns: dict[str, Contender] = {key: timed(call) for key, call in contenders.items()}
         if lce is not None and batch == 1 and name in NETWORKS and threads in THREADS:
             turns["lce"] = lce.build(name, network, size, threads)
+        rival = None if openvino is None else openvino.build(graph, network, batch, threads)
+        if rival is not None:
+            turns["openvino"] = rival.contender
         for contender in turns.values():
             contender(1, 1)
         seconds = in_turn(turns, rounds)
-        difference = float(np.abs(packed(array) - network(x).numpy()).max())
+        y = packed(array)
+        difference = float(np.abs(y - network(x).numpy()).max())
+        from_openvino = None if rival is None else float(np.abs(y - rival(array)).max())
     order = [key for key in LABELS if key in seconds]
-    return NetworkTimes(name, batch, threads, {key: seconds[key] for key in order}, difference)
+    return NetworkTimes(name, batch, threads, {key: seconds[key] for key in order}, difference, from_openvino)
 
 
 def _onnx_session(model: nn.Module, x: Tensor, threads: int) -> Callable[[np.ndarray], Any] | None:

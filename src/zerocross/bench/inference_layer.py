@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from zerocross.bench.inference_lce import LarqComputeEngine
-from zerocross.bench.inference_turns import in_turn
+from zerocross.bench.inference_openvino import OpenVINO
+from zerocross.bench.inference_turns import Contender, in_turn
 from zerocross.deploy import pack
 from zerocross.nn import BinaryConv2d, sign
 from zerocross.runtime.model import Model
@@ -20,11 +22,12 @@ _MANY = 5  # layers of the longer of two chains
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """Seconds, on one thread, of a binary layer, of PyTorch's float convolution alone, and of LCE's layer if asked."""
+    """Seconds, on one thread, of a binary layer, of PyTorch's float convolution, and of rivals' layers if asked."""
 
     ours: float
     convolution: float
     lce: float | None = None
+    openvino: float | None = None
 
     @property
     def speedup(self) -> float:
@@ -33,7 +36,7 @@ class LayerTimes:
 
     def milliseconds(self) -> dict[str, float]:
         """The same in plain values for a file."""
-        found = {"zerocross": self.ours, "convolution": self.convolution, "lce": self.lce}
+        found = {"zerocross": self.ours, "openvino": self.openvino, "convolution": self.convolution, "lce": self.lce}
         return {key: 1e3 * seconds for key, seconds in found.items() if seconds is not None}
 
 
@@ -51,12 +54,15 @@ class _Chain(nn.Module):
         return x
 
 
-def measure_layer(rounds: int = 100, lce: LarqComputeEngine | None = None) -> LayerTimes:
+def measure_layer(
+    rounds: int = 100, lce: LarqComputeEngine | None = None, openvino: OpenVINO | None = None
+) -> LayerTimes:
     """Time a fused binary layer inside a network, and its rivals, on one thread.
 
     Args:
         rounds: of each, >= 1; the fastest counts.
         lce: where its layer is to be timed, too.
+        openvino: likewise.
     """
     torch.set_num_threads(1)
     size = (CHANNELS, SIZE, SIZE)
@@ -73,12 +79,23 @@ def measure_layer(rounds: int = 100, lce: LarqComputeEngine | None = None) -> La
                 convolutions.append(time.perf_counter() - began)
             steps = [seconds for kind, seconds in model.step_seconds(x.numpy(), rounds) if kind == "BINARY"]
             times.append(steps[0])
-    return LayerTimes(min(times), min(convolutions), _layer_of(lce, rounds) if lce else None)
+    rivals = {
+        "lce": None if lce is None else _layer_of(lambda depth: _lce_chain(lce, depth), rounds),
+        "openvino": None if openvino is None else _layer_of(lambda depth: _openvino_chain(openvino, depth), rounds),
+    }
+    return LayerTimes(min(times), min(convolutions), **rivals)
 
 
-def _layer_of(lce: LarqComputeEngine, rounds: int) -> float:
+def _layer_of(chain: Callable[[int], Contender], rounds: int) -> float:
     # What one more layer costs: neither the call from Python nor the copy of the input is the layer's.
-    size = (CHANNELS, SIZE, SIZE)
-    chains = {str(depth): lce.build(f"layers-{depth}", _Chain(depth).eval(), size, 1) for depth in (1, _MANY)}
-    one, many = (min(seconds) for seconds in in_turn(chains, rounds).values())
+    one, many = (min(seconds) for seconds in in_turn({str(n): chain(n) for n in (1, _MANY)}, rounds).values())
     return (many - one) / (_MANY - 1)
+
+
+def _lce_chain(lce: LarqComputeEngine, depth: int) -> Contender:
+    return lce.build(f"layers-{depth}", _Chain(depth).eval(), (CHANNELS, SIZE, SIZE), 1)
+
+
+def _openvino_chain(openvino: OpenVINO, depth: int) -> Contender:
+    network = _Chain(depth).eval()
+    return openvino.build(pack(network, (CHANNELS, SIZE, SIZE)).graph, network, 1, 1).contender

@@ -1,4 +1,4 @@
-"""`zerocross bench inference`: packed networks beside PyTorch, ONNX Runtime and Larq Compute Engine."""
+"""`zerocross bench inference`: packed networks beside OpenVINO, Larq Compute Engine, ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from zerocross.bench.inference import Claim, InferenceTimes
+    from zerocross.bench.inference import InferenceTimes
+    from zerocross.bench.target import Target
 
 
 def command(
@@ -20,6 +21,10 @@ def command(
     no_compile: Annotated[
         bool, typer.Option("--no-compile", help="Neither compiled PyTorch nor ONNX Runtime.")
     ] = False,
+    openvino: Annotated[
+        str | None,
+        typer.Option(metavar="PYTHON", help="A python that has OpenVINO (`make openvino` sets one up)."),
+    ] = None,
     lce: Annotated[
         str | None,
         typer.Option(metavar="PYTHON", help="A python that has Larq Compute Engine (`make lce` sets one up)."),
@@ -30,7 +35,7 @@ def command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Time packed networks beside float PyTorch (eager, compiled), ONNX Runtime and Larq Compute Engine if it is given.
+    """Time packed networks beside OpenVINO and Larq Compute Engine, if they are given, ONNX Runtime and PyTorch.
 
     Also: the share of the processor's popcount limit, one layer by itself, memory, and time to the first prediction.
     Contenders take turns, so that whatever else the machine does hits all of them. Compiling takes minutes.
@@ -40,8 +45,9 @@ def command(
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross.bench.inference import CASES, measure
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
     from zerocross.runtime.team import processors
-    from zerocross.train.record import provenance, write_json
 
     if max(threads) > processors():
         raise ValueError(f"--threads {max(threads)}: this machine offers {processors()}")
@@ -49,10 +55,12 @@ def command(
     say = Console(stderr=True, highlight=False, markup=False).print
     cases = CASES[:1] if quick else CASES
     footprint = None if quick else "birealnet18"
-    if lce is None:
-        say("Larq Compute Engine is left out: --lce PYTHON names an environment that has it (`make lce` sets one up).")
+    for rival, option, given in (("OpenVINO", "openvino", openvino), ("Larq Compute Engine", "lce", lce)):
+        if given is None:
+            how = f"--{option} PYTHON names an environment that has it (`make {option}` sets one up)"
+            say(f"{rival} is left out: {how}.")
     compile_ = not (quick or no_compile)
-    times = measure(cases, rounds, threads, compile_=compile_, footprint=footprint, lce=lce, say=say)
+    times = measure(cases, rounds, threads, compile_=compile_, footprint=footprint, lce=lce, openvino=openvino, say=say)
     _print(console, times)
     if out is not None:
         write_json(out, {**times.as_dict(), "provenance": provenance()})
@@ -65,10 +73,11 @@ def _print(console: Console, times: InferenceTimes) -> None:
     limit, layer, prints = times.limit, times.layer, times.footprints
     rates = ", ".join(f"{rate:.0f}" for rate in limit.products.values())
     console.print(f"Products of bits, one thread: limit {limit.limit:.0f} GMAC/s in registers; matrices {rates}.")
-    larq = "" if layer.lce is None else f"Larq Compute Engine's layer {1e3 * layer.lce:.3f} ms; "
+    rivals = {"OpenVINO": layer.openvino, "Larq Compute Engine": layer.lce}
+    others = "".join(f"{name}'s layer {1e3 * time:.3f} ms; " for name, time in rivals.items() if time is not None)
     console.print(
         f"256 -> 256 3 x 3 layer at 14 x 14: {1e3 * layer.ours:.3f} ms with batch norm, shortcut, sign and packing; "
-        f"{larq}PyTorch's float convolution alone {1e3 * layer.convolution:.3f} ms.",
+        f"{others}PyTorch's float convolution alone {1e3 * layer.convolution:.3f} ms.",
         soft_wrap=True,
     )
     for run in times.networks:
@@ -88,10 +97,12 @@ def _print(console: Console, times: InferenceTimes) -> None:
         header = (f"{prints.model}, a new process", "s to first\nprediction", "MB above\nimports", "MB\nresident")
         console.print(_table(header, rows))
     largest = max((run.difference for run in times.networks), default=0.0)
+    compared = [run.openvino_difference for run in times.networks if run.openvino_difference is not None]
+    from_openvino = f", from OpenVINO's: {max(compared):.1e}" if compared else ""
     console.print(
         f"{times.rounds} rounds, contenders in turn; "
         f"load average {times.load[0]:.1f} before, {times.load[1]:.1f} after. "
-        f"Largest difference of a logit from PyTorch's: {largest:.1e}.",
+        f"Largest difference of a logit from PyTorch's: {largest:.1e}{from_openvino}.",
         soft_wrap=True,
     )
     if times.load[0] > 0.5:
@@ -100,7 +111,7 @@ def _print(console: Console, times: InferenceTimes) -> None:
         console.print(_verdict(claim), soft_wrap=True)
 
 
-def _verdict(claim: Claim) -> str:
+def _verdict(claim: Target) -> str:
     bound = "at least" if claim.at_least else "at most"
     return f"{claim.text}: {claim.value:.2f}, target {bound} {claim.limit:g}: {'met' if claim.met else 'missed'}"
 

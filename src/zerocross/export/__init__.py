@@ -5,6 +5,6 @@ from __future__ import annotations
 from zerocross.extras import named
 
 with named():
-    from zerocross.export.targets import TARGETS, Exported, Target, export
+    from zerocross.export.targets import TARGETS, Exported, ExportTarget, export
 
-__all__ = ["TARGETS", "Exported", "Target", "export"]
+__all__ = ["TARGETS", "Exported", "ExportTarget", "export"]

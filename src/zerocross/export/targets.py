@@ -23,7 +23,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Target:
+class ExportTarget:
     """A form that packed networks are exported to.
 
     Args:
@@ -50,15 +50,15 @@ class Target:
                 raise ValueError(f"node {node.output!r} ({node.op}) cannot be exported: {self.unsupported[node.op]}")
 
 
-TARGETS: dict[str, Target] = {
-    "c": Target("NAME.c and NAME.h: C99, static memory only", "zerocross.export.c.files:make", options=("cc",)),
-    "wasm": Target(
+TARGETS: dict[str, ExportTarget] = {
+    "c": ExportTarget("NAME.c and NAME.h: C99, static memory only", "zerocross.export.c.files:make", options=("cc",)),
+    "wasm": ExportTarget(
         "NAME.wasm, NAME.simd.wasm, NAME.json: WebAssembly, by clang",
         "zerocross.export.web.wasm:make",
         options=("clang",),
     ),
-    "onnx": Target("NAME.onnx: ONNX, opset 17, standard operators", "zerocross.export.onnx.files:make"),
-    "qonnx": Target(
+    "onnx": ExportTarget("NAME.onnx: ONNX, opset 17, standard operators", "zerocross.export.onnx.files:make"),
+    "qonnx": ExportTarget(
         "NAME.qonnx.onnx: QONNX, signs and binary weights as BipolarQuant", "zerocross.export.onnx.files:make_qonnx"
     ),
 }

@@ -11,8 +11,8 @@ import numpy as np
 
 from zerocross.export.c.memory import plan_memory
 from zerocross.export.c.parts import Constants, Memory, kernels_text
-from zerocross.export.c.program import Program, make_program
-from zerocross.export.c.steps import Writer
+from zerocross.export.c.program import CProgram, make_program
+from zerocross.export.c.steps import CWriter
 from zerocross.export.c.text import check_name, comment, identifier, size_text
 from zerocross.runtime.graph import Graph
 
@@ -66,7 +66,7 @@ class CModel:
 
     def __init__(self, graph: Graph, name: str = "model") -> None:
         self.name = check_name(name)
-        self.program: Program = make_program(graph)
+        self.program: CProgram = make_program(graph)
         self.graph = self.program.graph
         self.constants, self.memory = Constants(), Memory()
         for kind, elements in plan_memory(self.program).items():
@@ -75,12 +75,12 @@ class CModel:
                 self.memory.need(
                     member, ctype, elements, "stored values, some of them one after the other in one place"
                 )
-        writer = Writer(name, self.program, self.constants, self.memory)
+        writer = CWriter(name, self.program, self.constants, self.memory)
         self._functions, self._calls = self._steps(writer)
         self._extras = self._extra_functions()
         self.kernels = frozenset(writer.kernels)
 
-    def _steps(self, writer: Writer) -> tuple[list[str], list[str]]:
+    def _steps(self, writer: CWriter) -> tuple[list[str], list[str]]:
         functions, calls, taken = [], [], set()
         for number, step in enumerate(self.program.steps):
             name = base = f"{self.name}_{identifier(step.node.output)}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from zerocross.export.c.layout import bit_blocks, bit_words, depthwise_taps, real_blocks, sign_bytes
 from zerocross.export.c.parts import Constants, Memory
-from zerocross.export.c.program import BINARY, LAYERS, Buffer, Program, Step, layer_shape
+from zerocross.export.c.program import BINARY, LAYERS, CBuffer, CProgram, CStep, layer_shape
 from zerocross.export.c.text import comment, real, size_text
 from zerocross.runtime.format import weight_signs
 from zerocross.runtime.geometry import is_depthwise
@@ -24,7 +24,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-class Writer:
+class CWriter:
     """Writes the functions of a program.
 
     Args:
@@ -34,11 +34,11 @@ class Writer:
         memory: receives what steps need while they work on a pixel.
     """
 
-    def __init__(self, name: str, program: Program, constants: Constants, memory: Memory) -> None:
+    def __init__(self, name: str, program: CProgram, constants: Constants, memory: Memory) -> None:
         self.name, self.program, self.constants, self.memory = name, program, constants, memory
         self.graph: Graph = program.graph
         self.kernels: set[str] = set()
-        self.windows: dict[Step, str] = {}
+        self.windows: dict[CStep, str] = {}
 
     # ---- names in C ----------------------------------------------------------------------------------------------
 
@@ -60,14 +60,14 @@ class Writer:
         self.memory.need(member, ctype, count, about)
         return f"{self.name}_memory.{member}"
 
-    def base(self, buffer: Buffer) -> str:
+    def base(self, buffer: CBuffer) -> str:
         """Where a stored value begins, in C."""
         if buffer.place != "memory":
             return buffer.place
         start = f"{self.name}_memory.{'reals' if buffer.kind == 'real' else 'bits'}"
         return f"{start} + {buffer.offset}" if buffer.offset else start
 
-    def at_pixel(self, buffer: Buffer, channel: int = 0) -> str:
+    def at_pixel(self, buffer: CBuffer, channel: int = 0) -> str:
         """Where the present pixel of a stored value begins, in C."""
         single = buffer.size[1] * buffer.size[2] == 1
         first = channel if buffer.kind == "real" else channel // 8
@@ -75,7 +75,7 @@ class Writer:
 
     # ---- functions -----------------------------------------------------------------------------------------------
 
-    def function(self, number: int, step: Step, name: str) -> tuple[str, str]:
+    def function(self, number: int, step: CStep, name: str) -> tuple[str, str]:
         """The function of a step, and the call of it."""
         places = {buffer.place for buffer in (*step.reads(), *step.writes())}
         given = [each for each in ("input", "output") if each in places]
@@ -87,7 +87,7 @@ class Writer:
         body = "\n".join(f"    {line}" if line else "" for line in lines)
         return f"{comment(self._about(step))}\n{head}\n{{\n{body}\n}}", f"{name}({', '.join(given)});"
 
-    def _about(self, step: Step) -> str:
+    def _about(self, step: CStep) -> str:
         kind = {"real": "floats", "bits": "bits"}
         text = f"{step.node.output}: {_WORDS[step.op]}"
         if step.op in WINDOWS and step.op not in ("global_avg_pool", "linear", "binary_linear"):
@@ -104,19 +104,19 @@ class Writer:
             then.append(f"{step.sign.op} ({step.sign.output})")
         return text + (f" Then {', '.join(then)}." if then else "")
 
-    def _clear(self, step: Step) -> list[str]:
+    def _clear(self, step: CStep) -> list[str]:
         if not step.clear or step.real is None:
             return []
         return [f"memset({self.base(step.real)}, 0, {step.real.elements} * sizeof(float));"]
 
-    def _moves(self, step: Step) -> list[str]:
+    def _moves(self, step: CStep) -> list[str]:
         channels, height, width = step.size
         if step.real is None:
             raise ValueError(f"step {step.node.output!r} stores nothing")
         rows, columns = (height * width, channels) if step.op == "planar" else (channels, height * width)
         return [self.call("transpose", self.base(step.real), self.base(step.source), rows, columns)]
 
-    def _pixels(self, step: Step) -> list[str]:
+    def _pixels(self, step: CStep) -> list[str]:
         """Loops over the pixels, and what is done for each."""
         _, height, width = step.size
         inner = list(self._pixel(step))
@@ -133,7 +133,7 @@ class Writer:
             "}",
         ]
 
-    def _pixel(self, step: Step) -> Iterator[str]:
+    def _pixel(self, step: CStep) -> Iterator[str]:
         count = step.size[0]
         if direct := self._direct_threshold(step):
             yield from self._binary(step, negated=direct[0])
@@ -148,7 +148,7 @@ class Writer:
         if step.in_place and step.real is not None:
             yield self.call("copy", self.at_pixel(step.real, step.channel), "values", count)
 
-    def _links(self, step: Step) -> Iterator[str]:
+    def _links(self, step: CStep) -> Iterator[str]:
         count = step.size[0]
         for link in step.links:
             node, own = link.node, slice(link.channel, link.channel + count)
@@ -176,7 +176,7 @@ class Writer:
         if len(args) > 1:
             yield self.call(which[len(args)], *args, len(scale))
 
-    def _sign(self, step: Step) -> Iterator[str]:
+    def _sign(self, step: CStep) -> Iterator[str]:
         if step.bits is None:
             return
         count, node = step.size[0], step.sign
@@ -191,7 +191,7 @@ class Writer:
         else:
             yield self.call("pack_signs", target, "values", count)
 
-    def _direct_threshold(self, step: Step) -> tuple[np.ndarray, str] | None:
+    def _direct_threshold(self, step: CStep) -> tuple[np.ndarray, str] | None:
         """For sums that go straight into a threshold: the outputs with negated weights, and the call.
 
         [sum <= t] is [-sum >= -t]: where a threshold is one from above, the weights are negated instead.
@@ -210,7 +210,7 @@ class Writer:
 
     # ---- what a pixel's values are made from ---------------------------------------------------------------------
 
-    def _source(self, step: Step) -> Iterator[str]:
+    def _source(self, step: CStep) -> Iterator[str]:
         count, source = step.size[0], step.source
         if step.op in BINARY:
             yield from self._binary(step)
@@ -236,7 +236,7 @@ class Writer:
         else:
             raise ValueError(f"node {step.node.output!r}: op {step.op!r} cannot be exported to C")
 
-    def _divisor(self, step: Step) -> str:
+    def _divisor(self, step: CStep) -> str:
         attrs = step.node.attrs
         if step.op == "global_avg_pool":
             return str(step.source.size[1] * step.source.size[2])
@@ -247,10 +247,10 @@ class Writer:
         )
         return self.call(kernel, *args).rstrip(";")
 
-    def _look(self, step: Step) -> str:
+    def _look(self, step: CStep) -> str:
         return "const struct inside in = " + self.call("look", self._window(step), "y", "x")
 
-    def _window(self, step: Step) -> str:
+    def _window(self, step: CStep) -> str:
         """The address of the constant that says how a step's window slides."""
         name = f"{step.node.output}_window"
         if step not in self.windows:
@@ -271,10 +271,10 @@ class Writer:
             self.windows[step] = self.constant(self.constants.window(name, fields))
         return f"&{self.windows[step]}"
 
-    def _sums(self, step: Step) -> str:
+    def _sums(self, step: CStep) -> str:
         return self.scratch("sums", "int32_t", step.size[0], "one pixel of a binary layer")
 
-    def _binary(self, step: Step, negated: np.ndarray | None = None) -> Iterator[str]:
+    def _binary(self, step: CStep, negated: np.ndarray | None = None) -> Iterator[str]:
         """Sums of a binary layer."""
         node = step.node
         outputs, inputs, *kernel = layer_shape(step)
@@ -325,7 +325,7 @@ class Writer:
         yield self._look(step)
         yield from _grouped(groups, lines)
 
-    def _real_layer(self, step: Step) -> Iterator[str]:
+    def _real_layer(self, step: CStep) -> Iterator[str]:
         """Values of a real layer: products, then the scale of int8 weights or bits, then the bias."""
         node, source = step.node, step.source
         outputs, inputs, *kernel = layer_shape(step)

@@ -11,7 +11,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 QONNX_DOMAIN = "qonnx.custom_op.general"
 
 
-class Writer:
+class OnnxWriter:
     """Collects nodes and initializers; every method that adds a node returns the name of its output.
 
     Args:
