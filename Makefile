@@ -1,4 +1,4 @@
-# Every target sets up what it needs. The README promises two of them: make demo, make test.
+# Every target sets up its environment first.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -9,16 +9,16 @@ READY  := $(VENV)/.ready
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
 
-test: $(READY)                 ## a sample of everything, under 12 minutes on 2 cores
+test: $(READY)                 ## a sample of all tests; under 12 minutes on 2 cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-slow: $(READY)            ## real kills, all combinations, large sweeps, under 70 minutes
+test-slow: $(READY)            ## killed processes, all combinations, large sweeps; under 70 minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: $(READY)                ## timings, each beside its rival in the same run
+bench: $(READY)                ## measure speed against other implementations
 	$(BIN)/zerocross bench optimizer
 	$(BIN)/zerocross bench train
 	$(BIN)/zerocross bench inference
@@ -29,7 +29,7 @@ lce:                           ## an environment with Larq Compute Engine, for z
 openvino:                      ## an environment with OpenVINO, for zerocross bench inference --openvino
 	PYTHON=$(PYTHON) .ci/openvino $(VENV)/openvino
 
-report: $(READY)               ## results/ as one page: docs/report.html
+report: $(READY)               ## write all results to docs/report.html
 	$(BIN)/zerocross report
 
 # The networks of the page: one of digits, one of photographs, one of spoken digits.

@@ -60,6 +60,7 @@ def test_parts_without_torch_are_used_without_it(tmp_path: Path) -> None:
     [
         (TORCH, ["train", "digits"], "train"),
         (NUMBA, ["predict", "model.zcb", "x.npy"], "runtime"),
+        (("fastapi",), ["serve", "zoo:digits"], "serve"),
         (("typer",), ["--help"], "train"),
         pytest.param(NUMBA, ["pack", "run", "-o", "model.zcb"], "runtime", marks=pytest.mark.slow),
     ],
@@ -93,7 +94,9 @@ def test_extras_bring_what_is_said_of_them() -> None:
         return found
 
     packages = {"lightning_fabric": "lightning-fabric", "sklearn": "scikit-learn", "PIL": "pillow",
-                "llvmlite": "numba", "gpytorch": "botorch", "optuna_integration": "optuna-integration"}  # fmt: skip
+                "llvmlite": "numba", "gpytorch": "botorch", "optuna_integration": "optuna-integration",
+                "starlette": "fastapi", "prometheus_client": "prometheus-client",
+                "python_multipart": "python-multipart"}  # fmt: skip
     for extra, modules in _EXTRAS.items():
         assert {packages.get(module, module) for module in modules} <= brought(extra)
     assert "torch" not in brought("runtime")

@@ -1,7 +1,7 @@
 """zerocross: a binary weight flips when its filtered gradient crosses zero.
 
-Public names are imported on first use (PEP 562), so that `import zerocross` costs nothing and the parts that need no
-torch (`filters`, `runtime`) can be used without it; the others say which extra of the package they need.
+Public names are imported on first use (PEP 562), so that `import zerocross` is fast and packages that do not need torch
+(`filters`, `runtime`) work without it; the others name the extra that they require.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HOME = {
     "check": "zerocross.nn",
     "summary": "zerocross.nn",
 }
-_PARTS = ("bench", "data", "deploy", "filters", "models", "nn", "optim", "runtime", "train", "tune")
+_PARTS = ("bench", "data", "deploy", "filters", "hub", "models", "nn", "optim", "runtime", "train", "tune", "zoo")
 
 __all__ = [
     "GradientFilter",
@@ -35,6 +35,7 @@ __all__ = [
     "deploy",
     "ff_ratio",
     "filters",
+    "hub",
     "models",
     "nn",
     "optim",
@@ -43,10 +44,11 @@ __all__ = [
     "summary",
     "train",
     "tune",
+    "zoo",
 ]
 
 if TYPE_CHECKING:
-    from zerocross import bench, data, deploy, filters, models, nn, optim, runtime, train, tune
+    from zerocross import bench, data, deploy, filters, hub, models, nn, optim, runtime, train, tune, zoo
     from zerocross.nn import binarize, check, summary
     from zerocross.optim import GradientFilter, HybridOptimizer, ff_ratio, split_params
 

@@ -1,4 +1,4 @@
-"""torch.compile where a C++ compiler is present; otherwise the same function, eager, with one warning."""
+"""torch.compile if a C++ compiler is available; otherwise run eagerly, with one warning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @functools.cache
 def available() -> bool:
-    """Whether torch.compile can build CPU code here (CUDA code needs no C++ compiler of the machine's)."""
+    """Whether torch.compile can build CPU code here (CUDA code does not need a C++ compiler)."""
     from torch._inductor import cpp_builder
 
     try:
@@ -28,13 +28,13 @@ def available() -> bool:
 def _warn_once() -> None:
     warnings.warn(
         "no C++ compiler found: running eagerly, which is slower and gives the same results up to rounding; "
-        "install g++ or clang++ (or name one in CXX), or switch compilation off to silence this",
+        "install g++ or clang++ (or set CXX), or disable compilation to silence this warning",
         stacklevel=3,
     )
 
 
 def compiled(function: Function, *, needs_cpp: bool = True, **options: Any) -> Function:
-    """The compiled function, or the function itself, with one warning, where there is no compiler."""
+    """Return the compiled function, or the function itself with one warning if there is no compiler."""
     if needs_cpp and not available():
         _warn_once()
         return function

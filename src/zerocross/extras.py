@@ -1,4 +1,4 @@
-"""Which extra of this package brings a module that is missing."""
+"""Which extra of this package installs a missing module."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ _EXTRAS = {
     "report": ("plotly",),
     "export": ("onnx", "onnxruntime", "qonnx"),
     "tensorboard": ("tensorboard",),
+    "serve": ("fastapi", "uvicorn", "starlette", "prometheus_client", "python_multipart"),
+    "hub": ("huggingface_hub",),
 }
 _EXTRA = {module: extra for extra, modules in _EXTRAS.items() for module in modules}
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """A module that an extra brings is not installed; the message says which extra that is."""
+    """A module of an extra is not installed; the message names the extra."""
 
 
 def missing(module: str) -> MissingExtraError:
-    """The error about a module that is not there."""
+    """Return the error for a missing module."""
     return MissingExtraError(
         f"this part of zerocross needs {module}, which is not installed: pip install 'zerocross[{_EXTRA[module]}]'",
         name=module,
@@ -30,14 +32,14 @@ def missing(module: str) -> MissingExtraError:
 
 
 def require(module: str) -> None:
-    """Raise the error that names the extra, unless a module is installed; it is not imported."""
+    """Raise MissingExtraError if a module is not installed, without importing it."""
     if find_spec(module) is None:
         raise missing(module)
 
 
 @contextmanager
 def named() -> Iterator[None]:
-    """Have the error about a module that is missing, raised by the imports in this context, name its extra."""
+    """Turn ModuleNotFoundError raised in this context into an error that names the extra to install."""
     try:
         yield
     except MissingExtraError:
@@ -46,4 +48,4 @@ def named() -> Iterator[None]:
         module = (error.name or "").partition(".")[0]
         if module not in _EXTRA:
             raise
-        raise missing(module) from None  # the story of the import that failed helps nobody
+        raise missing(module) from None  # the traceback of the failed import does not help

@@ -1,4 +1,4 @@
-"""Files written whole or not at all: aside first, then renamed."""
+"""Atomic file writes: write to a temporary file, then rename it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import IO, Any
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file beside `path`, then rename it; on any error nothing of it stays behind."""
+    """Call `write` with a temporary file next to `path`, then rename it; on any error it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with aside.open("wb") as file:
+        with temporary.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole."""
+    """Write a text file atomically."""
     write_whole(path, lambda file: file.write(text.encode()))
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Write a JSON file whole, indented so that readers and diffs can follow it."""
+    """Write an indented JSON file atomically."""
     write_text(path, json.dumps(values, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Imported first by parts that are made of torch: without it, the error says how to install it."""
+"""Imported first by packages that need torch; without torch, the error says how to install it."""
 
 from __future__ import annotations
 

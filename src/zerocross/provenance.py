@@ -48,7 +48,7 @@ def _cpu() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the source that runs, with "+" where it has been changed since; None outside a checkout."""
+    """Return the commit of this source, with "+" if there are uncommitted changes; None outside a git checkout."""
     here = Path(__file__).resolve().parent
     try:
         run = [

@@ -27,8 +27,11 @@ ARROWS = {
     "methods": PLAIN | {"optim", "nn"},
     "train": LEAVES | (NETWORKS - {"train"}),
     "runtime": PLAIN,
-    "deploy": PLAIN | {"nn", "data", "runtime"},
+    "deploy": PLAIN | {"nn", "runtime"},
     "export": PLAIN | {"runtime"},
+    "zoo": LEAVES | {"nn", "data", "models", "train", "runtime", "deploy"},
+    "hub": PLAIN | {"train", "runtime", "zoo"},
+    "serve": PLAIN | {"runtime"},
     "tune": PLAIN,
     "sweep": LEAVES | {"nn", "data", "models", "train", "tune"},
     "figures": PLAIN,
@@ -38,10 +41,10 @@ ARROWS = {
     "bench": LEAVES | NETWORKS | {"deploy", "runtime", "export", "tune", "sweep"},
     "cli": LEAVES
     | NETWORKS
-    | {"runtime", "deploy", "export", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
+    | {"runtime", "deploy", "export", "zoo", "serve", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = PLAIN | {"filters", "runtime", "export", "figures", "report"}
+WITHOUT_TORCH = PLAIN | {"filters", "runtime", "export", "serve", "figures", "report"}
 READS_ENVIRONMENT = {"cli", "sweep"}
 
 
@@ -81,6 +84,12 @@ def test_imports_follow_the_arrows(path: Path) -> None:
     ours = {name.split(".")[1] for name in imports(path) if name.startswith("zerocross.")}
     wrong = ours - ARROWS[here] - {here, "__version__"}
     assert not wrong, f"{here} must not import {wrong}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if part(path) == "deploy"], ids=lambda path: path.name)
+def test_packing_knows_no_dataset_by_name(path: Path) -> None:
+    texts = {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
+    assert not texts & set(zerocross.data.NAMES)
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if part(path) in WITHOUT_TORCH], ids=lambda path: path.name)

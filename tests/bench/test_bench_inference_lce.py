@@ -147,11 +147,11 @@ def test_the_command_refuses_a_python_that_is_not_there_or_has_no_larq(capsys: p
 
 def test_it_takes_part_with_one_image_and_at_most_two_threads(fake, monkeypatch: pytest.MonkeyPatch):
     # Packed networks, which this is not about, take seconds to prepare.
-    monkeypatch.setattr(inference, "pack", lambda *_: SimpleNamespace(graph=None))
+    monkeypatch.setattr(inference, "pack", lambda *_, **__: SimpleNamespace(graph=None))
     monkeypatch.setattr(inference, "Model", lambda *_: lambda array: np.zeros((len(array), 10), np.float32))
     engine = fake()
     alone = measure_network("birealnet20", 1, 1, 2, compile_=False, lce=engine)
-    assert list(alone.seconds) == ["zerocross", "lce", "eager", "twin-eager"]
+    assert list(alone.seconds) == ["zerocross", "zerocross-int8", "lce", "eager", "twin-eager"]
     assert alone.seconds["lce"] == [1003, 1003]  # two calls before the one that counts
     assert "lce" not in measure_network("birealnet20", 2, 1, 1, compile_=False, lce=engine).seconds
     assert "lce" not in measure_network("birealnet20", 1, 3, 1, compile_=False, lce=engine).seconds

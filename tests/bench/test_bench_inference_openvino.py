@@ -96,7 +96,7 @@ def test_what_it_measured_is_claimed_kept_and_printed(
     times = InferenceTimes(3, (0.0, 0.0), limit, layer, networks, None, None, {"openvino": "2026.4.1"})
     found = [claim for claim in times.claims() if "OpenVINO" in claim.text]
     assert [(claim.text, claim.value) for claim in found] == [
-        ("birealnet18, batch 1, one thread, x OpenVINO", pytest.approx(1.75))
+        ("birealnet18, batch 1, one thread, float32, x OpenVINO", pytest.approx(1.75))
     ]
     monkeypatch.setattr(inference, "measure", lambda *_, **__: times)
     assert run(["bench", "inference", "--out", str(tmp_path / "found.json")]) == 0

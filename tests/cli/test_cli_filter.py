@@ -29,7 +29,7 @@ def test_an_sgd_as_a_filter(capsys: pytest.CaptureFixture[str]):
     assert "noise flips it 4.4 times as often" in " ".join(text.split())
     assert max(len(line) for line in text.splitlines()) <= 80
     assert Path("filter.png").read_bytes()[:4] == b"\x89PNG"
-    assert "Picture: filter.png" in text
+    assert "Plot: filter.png" in text
     assert [file.name for file in Path().iterdir()] == ["filter.png"]
 
 
@@ -61,7 +61,7 @@ def test_complex_poles(capsys: pytest.CaptureFixture[str]):
 
 def test_an_unstable_filter_has_a_table_and_no_picture(capsys: pytest.CaptureFixture[str]):
     assert run(["filter", "--lr", "5", "--weight-decay", "1"]) == 0
-    assert "No picture: the filter is unstable" in capsys.readouterr().out
+    assert "No plot: the filter is unstable" in capsys.readouterr().out
     assert not Path("filter.png").exists()
 
 
@@ -70,7 +70,7 @@ def test_equal_emas_in_series(order: str, poles: str, capsys: pytest.CaptureFixt
     assert run(["filter", "--alpha", "1e-3", "--order", order]) == 0
     text = capsys.readouterr().out
     assert " ".join(row(text, "poles")).startswith(poles)
-    assert ("No SGD is a filter of order 5" in text) == (order == "5")
+    assert ("No SGD is equivalent to a filter of order 5" in text) == (order == "5")
 
 
 @pytest.mark.parametrize("name", ["filter.png", "filter.svg"])
@@ -84,7 +84,7 @@ def test_an_earlier_picture_of_ours_is_replaced(name: str):
 def test_a_picture_is_replaced_only_by_force(capsys: pytest.CaptureFixture[str]):
     Path("filter.png").write_text("mine")
     assert run([*SGD, "--weight-decay", "1e-4"]) == 2
-    assert "filter.png exists" in capsys.readouterr().err
+    assert "filter.png already exists" in capsys.readouterr().err
     assert Path("filter.png").read_text() == "mine"
     assert run([*SGD, "--weight-decay", "1e-4", "--force"]) == 0
     assert Path("filter.png").read_bytes()[:4] == b"\x89PNG"
@@ -95,8 +95,8 @@ def test_a_picture_is_replaced_only_by_force(capsys: pytest.CaptureFixture[str])
     [
         ([], "no option given"),
         (["--lr", "0.1", "--alpha", "0.1"], "not both"),
-        (["--momentum", "0.9"], "--lr is missing"),
-        (["--nesterov"], "--lr is missing"),
+        (["--momentum", "0.9"], "--lr is required"),
+        (["--nesterov"], "--lr is required"),
         (["--gamma", "0.1"], "--alpha with --gamma"),
         (["--alpha", "0.1"], "--alpha with --gamma"),
         (["--alpha", "0.1", "--gamma", "0.1", "--order", "2"], "--alpha with --order"),
@@ -104,7 +104,7 @@ def test_a_picture_is_replaced_only_by_force(capsys: pytest.CaptureFixture[str])
         (["--alpha", "2", "--gamma", "0.1"], "(0, 1]"),
         (["--lr", "-1"], "lr -1.0"),
         (["--lr", "0.1", "--out", "picture.jpg"], ".png or .svg"),
-        (["--lr", "0.1", "--out", "nowhere/picture.png"], "no folder nowhere"),
+        (["--lr", "0.1", "--out", "nowhere/picture.png"], "folder nowhere does not exist"),
         (["--lr", "0.1", "--momentun", "0.9"], "--momentun"),
     ],
 )

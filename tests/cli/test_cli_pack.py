@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,49 @@ def test_a_run_is_packed_with_what_prediction_needs(finished: Path):
     assert graph.input_size == (1, 8, 8)
     assert graph.provenance["config"] == train.read_config(finished / "run").hash
     assert graph.provenance["weights"] == "final weights"
+
+
+def test_packing_reads_no_dataset(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def unreadable(*words: object, **values: object) -> None:
+        raise AssertionError("a dataset was read")
+
+    monkeypatch.setattr(data, "load", unreadable)
+    assert app.run(["pack", str(finished / "run"), "-o", str(tmp_path / "net.zcb")]) == 0
+    assert (tmp_path / "net.zcb").read_bytes() == (finished / "net.zcb").read_bytes()
+
+
+def test_a_run_of_an_older_version_is_packed_from_its_dataset(
+    finished: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+):
+    run = tmp_path / "run"
+    shutil.copytree(finished / "run", run)
+    (run / "inputs.json").unlink()
+    assert app.run(["pack", str(run), "-o", str(tmp_path / "net.zcb")]) == 0
+    assert f"{run} has no inputs.json, as runs of older versions" in capsys.readouterr().err
+    assert (tmp_path / "net.zcb").read_bytes() == (finished / "net.zcb").read_bytes()
+
+    def missing(*words: object, **values: object) -> None:
+        raise FileNotFoundError("no digits in /nowhere")
+
+    monkeypatch.setattr(data, "load", missing)
+    assert app.run(["pack", str(run), "-o", str(tmp_path / "other.zcb")]) == 2
+    assert f"the dataset of {run} cannot be read: say by --data-dir where it is" in capsys.readouterr().err
+    assert not (tmp_path / "other.zcb").exists()
+
+
+def test_preprocessing_that_the_runtime_does_not_know_is_refused(finished: Path, tmp_path: Path, capsys: Out):
+    run = tmp_path / "run"
+    shutil.copytree(finished / "run", run)
+    kept = json.loads((run / "inputs.json").read_text(encoding="utf-8"))
+    for values, reason in (
+        ({**kept["preprocessing"], "kind": "smell"}, "kind must be one of image, logmel, wave, array"),
+        ({**kept["preprocessing"], "resize": 4}, "resize = 4 must be within 8.."),
+        ({**kept["preprocessing"], "colour": 1}, "must be an object with kind, mean"),
+    ):
+        (run / "inputs.json").write_text(json.dumps({**kept, "preprocessing": values}), encoding="utf-8")
+        assert app.run(["pack", str(run), "-o", str(tmp_path / "net.zcb")]) == 2
+        assert reason in capsys.readouterr().err
+    assert not (tmp_path / "net.zcb").exists()
 
 
 def test_the_table_is_printed_and_nothing_is_overwritten_unasked(finished: Path, tmp_path: Path, capsys: Out):

@@ -49,34 +49,34 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["digit"], "did you mean 'digits'?"),
         (["--method", "filtre"], "did you mean 'filter'?"),
         (["--set", "optimizer.alpa=1"], "did you mean 'alpha'?"),
-        (["--set", "optimizer.alpha"], "is not FIELD=VALUE; for instance: --set optimizer.alpha=1e-4"),
+        (["--set", "optimizer.alpha"], "is not FIELD=VALUE; example: --set optimizer.alpha=1e-4"),
         (["--set", "=1"], "is not FIELD=VALUE"),
-        (["--set", "real.lr=fast"], "real.lr is 'fast'; it can be a number"),
+        (["--set", "real.lr=fast"], "real.lr is 'fast'; it must be a number"),
         (["--set", "optimizer.alpha=2"], "alpha is 2"),
         (["--set", "optimizer.gamma=0"], "gamma is 0"),
         (["--set", "model.options.widht=8"], "did you mean 'width'?"),
         (["--set", "model.name=digit_net"], "did you mean 'digits_net'?"),
-        (["--set", "model.name=birealnet20"], "model birealnet20 does not take the inputs of digits, (1, 8, 8)"),
-        (["--set", "model.options.classes=5"], "gives (5,) outputs; digits has 10 classes"),
+        (["--set", "model.name=birealnet20"], "model birealnet20 does not accept the inputs of digits, (1, 8, 8)"),
+        (["--set", "model.options.classes=5"], "returns (5,) outputs per sample; digits has 10 classes"),
         (["--set", "data.name=digit"], "dataset 'digit' is unknown"),
         (["--set", "data.options.fold=1"], "digits has no option 'fold'"),
         (["--set", "batch_size=100000"], "batch_size 100000 exceeds the 1438 samples"),
-        (["--set", "accumulate=5"], "does not divide into accumulate = 5 parts"),
-        (["--precision", "16"], "precision is '16'; it can be 'auto', '32', 'bf16'"),
+        (["--set", "accumulate=5"], "is not divisible by accumulate = 5"),
+        (["--precision", "16"], "precision is '16'; it must be 'auto', '32', 'bf16'"),
         (["--compile", "maybe"], "compile is 'maybe'"),
         (["--accelerator", "cdua"], "did you mean 'cuda'?"),
         (["--set", "batch_size=1"], "batch_size leaves 1 sample per forward pass and device"),
         (["--set", "batch_size=4", "--set", "accumulate=2", "--devices", "2"], "at least 2 x accumulate x devices"),
-        (["--set", "warmup_epochs=9", "--epochs", "3"], "it must lie below the epochs of every stage, here 3"),
-        (["--sync-bn"], "--sync-bn needs CUDA"),
+        (["--set", "warmup_epochs=9", "--epochs", "3"], "it must be less than the shortest stage, 3 epochs"),
+        (["--sync-bn"], "--sync-bn requires CUDA"),
         (["--set", "task.name=distillation"], "distillation needs a teacher"),
         (["--set", "task.name=distillation", "--set", "task.teacher=runs/none"], "runs/none is not a run folder"),
         (["imagenet-reactnet-a"], "imagenet"),
         (["cifar10-birealnet20", "--data-dir", "nowhere"], "nowhere"),
         (["audiomnist-mlp"], "audiomnist"),
         (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.json"),
-        (["--resume", "run", "--epochs", "9"], "leave out --epochs"),
-        (["--resume", "run", "digits", "--set", "seed=1", "--devices", "2"], "leave out recipe, --set, --devices"),
+        (["--resume", "run", "--epochs", "9"], "remove --epochs"),
+        (["--resume", "run", "digits", "--set", "seed=1", "--devices", "2"], "remove recipe, --set, --devices"),
     ],
 )
 def test_wrong_settings_are_one_line_and_leave_no_folder(
@@ -95,7 +95,7 @@ def test_wrong_settings_are_one_line_and_leave_no_folder(
 def test_device_that_is_not_there_is_one_line(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["train", "--accelerator", "cuda", "--out", "run"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("zerocross: 1 x accelerator 'cuda' requested, not available here: ")
+    assert said.startswith("zerocross: 1 cuda device(s) requested, but not available: ")
     assert said.count("\n") == 1
     assert not Path("run").exists()
 
@@ -103,7 +103,7 @@ def test_device_that_is_not_there_is_one_line(in_a_folder: Path, capsys: Out) ->
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_gpu_is_another_word_for_cuda(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["train", "--accelerator", "gpu", "--out", "run"]) == 2
-    assert "accelerator 'cuda' requested, not available here" in capsys.readouterr().err
+    assert "cuda device(s) requested, but not available" in capsys.readouterr().err
 
 
 def test_data_are_looked_for_where_fetch_puts_them(
@@ -111,7 +111,7 @@ def test_data_are_looked_for_where_fetch_puts_them(
 ) -> None:
     monkeypatch.delenv("ZEROCROSS_DATA", raising=False)
     assert app.run(["train", "cifar10-birealnet20", "--out", "run"]) == 2
-    assert "./data, where `zerocross data fetch cifar10` puts it" in capsys.readouterr().err
+    assert "./data, where `zerocross data fetch cifar10` stores it" in capsys.readouterr().err
     Path("data").mkdir()
     assert app.run(["train", "cifar10-birealnet20", "--out", "run"]) == 2
     assert f"no cifar10 in {in_a_folder / 'data'}" in capsys.readouterr().err
@@ -124,7 +124,7 @@ def test_folder_that_holds_a_run_is_refused_and_resume_named(finished: Path, cap
     before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     assert app.run(["train", "--out", str(finished)]) == 2
     said = capsys.readouterr().err
-    assert f"already holds a run; go on with it by --resume {finished}" in said
+    assert f"already contains a run; continue it with --resume {finished}" in said
     assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
 
 
@@ -141,7 +141,7 @@ def test_result_that_is_there_is_not_overwritten(in_a_folder: Path, capsys: Out)
     written = list((in_a_folder / "results").iterdir())
     assert [path.name for path in written] == [f"{train.read_config(Path('one')).hash}.json"]
     assert app.run([*words, "--out", "two"]) == 2
-    assert "already holds the result of this config" in capsys.readouterr().err
+    assert "already contains the result of this config" in capsys.readouterr().err
     assert not Path("two").exists()
 
 
@@ -175,7 +175,7 @@ def test_lines_without_a_terminal(capsys: Out) -> None:
     assert len(lines) == 3
     assert lines[0].startswith("epoch 1 of 2  validation ")
     assert lines[1].startswith("epoch 2 of 2  validation ")
-    assert lines[2].startswith("run done: validation accuracy ")
+    assert lines[2].startswith("run finished: validation accuracy ")
     config = train.read_config(Path("run"))
     assert config.seed == 3
     assert config.data.validate
@@ -184,14 +184,14 @@ def test_lines_without_a_terminal(capsys: Out) -> None:
 def test_quiet_says_only_the_end(capsys: Out) -> None:
     assert app.run(["train", *SMALL, "--epochs", "1", "--quiet"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith("runs/digits-filter-seed0 done: test accuracy ")
+    assert captured.out.startswith("runs/digits-filter-seed0 finished: test accuracy ")
     assert captured.out.count("\n") == 1
     assert captured.err == ""
 
 
 def test_finished_run_says_so(finished: Path, capsys: Out) -> None:
     assert app.run(["train", "--resume", str(finished)]) == 0
-    assert f"{finished} was finished already: test accuracy " in capsys.readouterr().out
+    assert f"{finished} was already finished: test accuracy " in capsys.readouterr().out
 
 
 def test_resume_without_a_checkpoint_starts_from_the_config(finished: Path, capsys: Out) -> None:
@@ -291,7 +291,7 @@ def test_runs_lists_what_is_there(finished: Path, in_a_folder: Path, capsys: Out
 
 def test_runs_of_nothing_is_one_line(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["runs", "nowhere"]) == 2
-    assert "there is no folder nowhere" in capsys.readouterr().err
+    assert "there is folder nowhere does not exist" in capsys.readouterr().err
     assert app.run(["runs", "."]) == 2
     assert ". holds no run; make one by: zerocross train" in capsys.readouterr().err
 
@@ -323,7 +323,7 @@ def test_every_note_of_a_recipe_speaks_of_a_setting(name: str) -> None:
 def test_demo_trains_and_ends_with_five_lines(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["demo", "--seeds", "2", "--epochs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    begin = ["What happened: ", "What is binary: ", "How it learned: ", "What is there: ", "What next: "]
+    begin = ["Accuracy: ", "Binary: ", "Flips: ", "Files: ", "Try next: "]
     for line, words in zip(lines[-5:], begin, strict=True):
         assert line.startswith(words)
         assert len(line) < 160
@@ -335,7 +335,7 @@ def test_demo_trains_and_ends_with_five_lines(in_a_folder: Path, capsys: Out) ->
 def test_evaluate_refuses_what_has_no_weights(finished: Path, capsys: Out) -> None:
     shutil.copytree(finished, "run", ignore=shutil.ignore_patterns("checkpoints", "*.safetensors"))
     assert app.run(["evaluate", "run"]) == 2
-    assert "run has no weights yet; train it with: zerocross train --resume run" in capsys.readouterr().err
+    assert "run has no weights yet; train it first: zerocross train --resume run" in capsys.readouterr().err
     assert app.run(["evaluate", "nowhere"]) == 2
     assert "nowhere is not a run folder" in capsys.readouterr().err
 

@@ -48,14 +48,14 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "which recipe? For instance: zerocross tune audiomnist-mlp"),
+        ([], "a recipe is required; example: zerocross tune audiomnist-mlp"),
         (["digts"], "did you mean 'digits'?"),
         (["mine.json"], "No such recipe file: mine.json"),
         (["digits", "--space", "fliter"], "space 'fliter' is neither one of filter, latent, latent-magn"),
         (["digits", "--sampler", "botorsh"], "sampler 'botorsh' is unknown; choose one of botorch, gp, tpe, random"),
         (["digits", "--trials", "0"], "greater than or equal to 1"),
-        (["digits", "--set", "real.lr=fast"], "real.lr is 'fast'; it can be a number"),
-        (["digits", "--study", "a/b", "--sampler", "random"], "study 'a/b': a name has letters"),
+        (["digits", "--set", "real.lr=fast"], "real.lr is 'fast'; it must be a number"),
+        (["digits", "--study", "a/b", "--sampler", "random"], "study 'a/b': use letters"),
         (["digits", "--storage", "tune.db", "--sampler", "random"], "storage 'tune.db' is not a URL"),
         (
             ["digits", "--sampler", "random", "--storage", "postgresql://me:secret@127.0.0.1:1/x"],
@@ -63,10 +63,10 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
         ),
         (["--show", "mine"], "there is no file runs/tune.db"),
         (["--resume", "mine"], "there is no file runs/tune.db"),
-        (["--resume", "mine", "--seed", "0", "--set", "seed=1"], "leave out --seed, --set"),
-        (["digits", "--show", "mine"], "--show takes a study as it was begun: leave out RECIPE"),
-        (["--show", "mine", "--resume", "mine"], "--show and --resume exclude each other"),
-        (["--show", "mine", "--trials", "3"], "--show runs nothing: leave out --trials"),
+        (["--resume", "mine", "--seed", "0", "--set", "seed=1"], "remove --seed, --set"),
+        (["digits", "--show", "mine"], "--show uses the settings of an existing study: remove RECIPE"),
+        (["--show", "mine", "--resume", "mine"], "--show and --resume cannot be combined"),
+        (["--show", "mine", "--trials", "3"], "--show does not run trials: remove --trials"),
     ],
 )
 def test_wrong_words_are_one_line_and_leave_nothing(
@@ -119,7 +119,7 @@ def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
     found = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines[5:]}
     assert found["history"] == f"runs/{NAME}.png"
     assert Path(found["history"]).read_bytes().startswith(b"\x89PNG")
-    assert "s per suggestion (mean of 3; the longest 0." in found["sampler's own time"]
+    assert "s per suggestion (mean of 3; maximum 0." in found["sampler's own time"]
     recipe = found["train with the best"].removeprefix("zerocross train ")
     value = float(found["best validation accuracy"].split()[0])
 
@@ -143,12 +143,12 @@ def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
     # More trials, by name alone.
     assert app.run(["tune", "--resume", NAME, "--trials", "5"]) == 0
     more = capsys.readouterr().out.splitlines()
-    assert more[0] == f"study {NAME}: 3 of 5 trials are done; the rest follows"
+    assert more[0] == f"study {NAME}: 3 of 5 trials are already complete"
     assert [line.partition(":")[0] for line in more[1:3]] == ["4 of 5", "5 of 5"]
     assert app.run(["tune", "--show", NAME]) == 0
     assert capsys.readouterr().out.splitlines() == more[4:]
     assert app.run(["tune", "--show", "another"]) == 2
-    assert f"there is no study 'another' in this storage; it has {NAME}" in capsys.readouterr().err
+    assert f"study 'another' does not exist in this storage; it has {NAME}" in capsys.readouterr().err
 
 
 def test_another_space_under_the_same_name_is_refused(capsys: Out) -> None:
@@ -156,7 +156,7 @@ def test_another_space_under_the_same_name_is_refused(capsys: Out) -> None:
     stored = Path("runs/tune.db").read_bytes()
     capsys.readouterr()
     for words, said in (
-        (["--space", "latent"], "study 'mine' was made with another space (optimizer.alpha 1e-05..0.1 log"),
+        (["--space", "latent"], "study 'mine' was created with another space (optimizer.alpha 1e-05..0.1 log"),
         (["--seed", "1"], "seed 0, not 1"),
         (["--set", "real.lr=0.5"], "about.config.real.lr 0.05, not 0.5"),
     ):
@@ -172,7 +172,7 @@ def test_recipe_of_another_is_not_overwritten(capsys: Out) -> None:
     best = Path(f"runs/{NAME}-trial0.json")
     best.write_text("mine", encoding="utf-8")
     assert app.run(["tune", "--show", NAME]) == 2
-    assert f"{best} holds another recipe" in capsys.readouterr().err
+    assert f"{best} contains another recipe" in capsys.readouterr().err
     assert best.read_text(encoding="utf-8") == "mine"
     assert app.run(["tune", "--show", NAME, "--out", "elsewhere"]) == 0
     assert Path(f"elsewhere/{NAME}-trial0.json").exists()
@@ -228,7 +228,10 @@ def test_pruning_cuts_epochs(capsys: Out) -> None:
 def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     assert app.run(["tune", "digits"]) == 2
-    assert capsys.readouterr().err == "zerocross: zerocross tune needs packages: pip install 'zerocross[tune]'\n"
+    assert (
+        capsys.readouterr().err
+        == "zerocross: zerocross tune requires additional packages: pip install 'zerocross[tune]'\n"
+    )
 
 
 @pytest.mark.parametrize("file", ["[1]", "{", '{"colour": "blue"}', '{"data": 3}', '{"batch_size": "many"}'])
@@ -251,7 +254,10 @@ def test_stopped_search_gives_its_trial_back(number: int, forks: Forks, in_a_fol
     until(lambda: running.output.exists() and running.said().count("\n") >= 2)
     running.kill(number)
     assert running.wait() == 128 + number
-    assert f"stopped, and the trials at hand given back; go on with: zerocross tune --resume {NAME}" in running.said()
+    assert (
+        f"stopped; running trials were returned to the queue; resume with: zerocross tune --resume {NAME}"
+        in running.said()
+    )
     study = tune.join(tune.connect("sqlite:///runs/tune.db"), NAME)
     states = [trial.state.name for trial in study.load().get_trials()]
     assert set(states) == {"COMPLETE", "WAITING"}

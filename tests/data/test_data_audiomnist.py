@@ -96,7 +96,7 @@ def test_clip_of_an_absurd_rate_is_refused_before_it_is_resampled(
 def test_clip_that_was_cut_is_not_read_as_a_shorter_one(tmp_path: Path, share: float) -> None:
     path = write_wave(tmp_path / "cut.wav", tone(6000, 8000))
     path.write_bytes(path.read_bytes()[: 2 * int(share * path.stat().st_size / 2)])
-    with pytest.raises(ValueError, match=r"cut\.wav is cut short or empty: its header tells of 6000 samples"):
+    with pytest.raises(ValueError, match=r"cut\.wav is cut short or empty: its header states 6000 samples"):
         audiomnist.read_clip(path)
 
 
@@ -145,7 +145,7 @@ def test_a_splits_file_is_used_and_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no fold 1"):
         audiomnist.fold_speakers(1, path)
     path.write_text(json.dumps({"digit": {"train": [[1, 2]], "validate": [[2]], "test": [[4]]}}))
-    with pytest.raises(ValueError, match="a speaker stands in more than one part"):
+    with pytest.raises(ValueError, match="a speaker is in more than one split"):
         audiomnist.fold_speakers(0, path)
     path.write_text("{}")
     with pytest.raises(ValueError, match="remove it to use the built-in folds"):

@@ -313,7 +313,7 @@ def test_a_batch_tells_the_size_too_and_so_may_the_model(tmp_path: Path):
     pack(model).save(tmp_path / "net.zcb")
     assert (tmp_path / "net.zcb").read_bytes() == by_batch.data
     assert read(tmp_path / "net.zcb").input_size == (2, 6, 6)
-    with pytest.raises(FileExistsError, match=r"net\.zcb exists"):
+    with pytest.raises(FileExistsError, match=r"net\.zcb already exists"):
         by_batch.save(tmp_path / "net.zcb")
     by_batch.save(tmp_path / "net.zcb", overwrite=True)
 

@@ -39,16 +39,16 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "a product of activations": (lambda x: x * x, "the product of two activations"),
     "a difference of activations": (lambda x: x - F.relu(x), "the difference of two activations"),
     "a quotient of activations": (lambda x: x / F.relu(x), "division by an activation"),
-    "a sum that broadcasts": (lambda x: x + x.mean((2, 3), keepdim=True), "differ in shape"),
+    "a sum that broadcasts": (lambda x: x + x.mean((2, 3), keepdim=True), "of different shapes"),
     "a mean over channels": (lambda x: x.mean(1), "only the mean over height and width"),
     "a constant per pixel": (lambda x: x + torch.arange(36.0).view(6, 6), "one number per channel"),
     "a mean over samples": (lambda x: x.mean(0), "."),
     "a transposition": (lambda x: x.permute(0, 2, 3, 1), "operator permute is not supported"),
     "a reshape that is no flattening": (lambda x: x.reshape(2, 8, 3, 6), "only flattening is supported"),
-    "a window of the image": (lambda x: x[:, :, 1:], "only every s-th row or column"),
+    "a window of the image": (lambda x: x[:, :, 1:], "can only be sliced with a step over rows or columns"),
     "padding by reflection": (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), "only by a constant|reflection_pad2d"),
     "padding of one side": (lambda x: F.pad(x, (1, 0)), "equally on both sides"),
-    "padding before no convolution": (lambda x: F.relu(F.pad(x, (1, 1))), "anything but a convolution's input"),
+    "padding before no convolution": (lambda x: F.relu(F.pad(x, (1, 1))), "input of a convolution can be padded"),
     "an adaptive pool to 4 x 4": (lambda x: F.adaptive_avg_pool2d(x, 4), "from \\[6, 6\\] to \\[4, 4\\]"),
     "a linear layer per pixel": (lambda x: F.linear(x, torch.ones(2, 6)), "flatten its input first"),
     "a norm of its own batch": (lambda x: F.batch_norm(x, None, None, training=True), "norm.* is not supported"),
@@ -91,7 +91,7 @@ def test_a_constant_network_is_refused():
 
 @pytest.mark.parametrize(
     ("example", "reason"),
-    [(None, "the size of an input is unknown"), ((), "1 to 3"), ((1, 2, 3, 4), "1 to 3"), ((3, 0, 3), "above 0")],
+    [(None, "the input size is unknown"), ((), "1 to 3"), ((1, 2, 3, 4), "1 to 3"), ((3, 0, 3), "all positive")],
 )
 def test_sizes_that_are_none_are_refused(example: tuple[int, ...] | None, reason: str):
     with pytest.raises(ValueError, match=reason):
@@ -137,7 +137,7 @@ def test_ones_may_pad_bits_only():
     for layer in (nn.Conv2d(3, 4, 3), BinaryConv2d(3, 4, 3)):
         with pytest.raises(ValueError, match="'layer': only a binary convolution of bits may be padded by ones"):
             pack(Padded(layer), (3, 6, 6))
-    with pytest.raises(ValueError, match="pads twice, or by neither 0 nor 1"):
+    with pytest.raises(ValueError, match="padded twice, or by a value other than 0 or 1"):
         pack(Padded(nn.Conv2d(3, 4, 3, padding=1)), (3, 6, 6))
 
 

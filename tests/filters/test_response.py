@@ -189,7 +189,7 @@ def test_the_figures_that_the_documentation_quotes():
 
 def test_no_ema_compares_with_a_resonance_or_an_integrator():
     for filt in (from_sgd(0.1, 0.9999, 0.5), from_sgd(0.1, 0.9, 0.0)):
-        with pytest.raises(ValueError, match="no EMA compares"):
+        with pytest.raises(ValueError, match="there is no comparable EMA"):
             compare_orders(filt)
 
 

@@ -10,16 +10,16 @@ from torch import nn
 
 from zerocross.models import create, names, options
 from zerocross.models.registry import MODELS
-from zerocross.nn import BinaryConv2d, BinaryLinear, sign, summary
+from zerocross.nn import BinaryConv1d, BinaryConv2d, BinaryLinear, sign, summary
 
 SMALL = {  # smaller inputs for the networks made for 224 x 224
     "birealnet18": (3, 64, 64),
     "birealnet34": (3, 64, 64),
     "reactnet_a": (3, 64, 64),
 }
-CLASSES = {"digits_net": 10, "birealnet20": 10, "audio_mlp": 10}
+CLASSES = {"digits_net": 10, "mnist_net": 10, "birealnet20": 10, "audio_mlp": 10, "series_net": 5, "text_mlp": 2}
 BIG = ["birealnet18", "birealnet34"]
-FAST = ["digits_net", "birealnet20", "audio_mlp"]
+FAST = ["digits_net", "mnist_net", "series_net", "text_mlp", "birealnet20", "audio_mlp"]
 SAMPLE = [pytest.param(name, marks=[pytest.mark.slow] if name in BIG else []) for name in names()]
 BINARY_WEIGHTS = {
     "birealnet20": 267_264,
@@ -27,7 +27,11 @@ BINARY_WEIGHTS = {
     "birealnet34": 21_086_208,
     "reactnet_a": 28_253_184,
     "audio_mlp": 2 * 256 * 256 + 256 * 10,
+    "mnist_net": 9 * (2 * 16 * 16 + 16 * 32 + 32 * 32),
+    "series_net": 5 * (2 * 32 * 32 + 32 * 64 + 64 * 64),
+    "text_mlp": 2 * 128 * 128,
 }
+BINARY = (BinaryConv1d, BinaryConv2d, BinaryLinear)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +44,7 @@ def batch(name, size=2):
 
 
 def binary_layers(model):
-    return [module for module in model.modules() if isinstance(module, BinaryConv2d | BinaryLinear)]
+    return [module for module in model.modules() if isinstance(module, BINARY)]
 
 
 @pytest.mark.parametrize(("name", "count"), BINARY_WEIGHTS.items())
@@ -107,7 +111,7 @@ def test_the_second_stage_takes_the_signs_of_the_first(name):
         second = create(name, weights=weights)
         second.load_state_dict(state)
         for key, module in second.named_modules():
-            if isinstance(module, BinaryConv2d | BinaryLinear):
+            if isinstance(module, BINARY):
                 assert torch.equal(module.binary_weight(), sign(state[f"{key}.weight"]))
         first.load_state_dict(second.state_dict())  # the keys and shapes are the same both ways
 
@@ -151,6 +155,42 @@ def test_shortcuts_fit_even_and_odd_sizes(shortcut, size):
     assert model(torch.randn(2, 3, size, size)).shape == (2, 10)
 
 
+@pytest.mark.parametrize("length", [24, 25, 1024])
+@pytest.mark.parametrize("settings", [{}, {"channels": 6, "stem_stride": 4, "groups": 3, "kernel": 3}])
+def test_a_network_of_series_takes_any_length(settings, length):
+    model = create("series_net", classes=3, **settings)
+    channels = settings.get("channels", 1)
+    assert model(torch.randn(2, channels, length)).shape == (2, 3)
+    assert model.input_size == (channels, 140)
+
+
+def test_first_and_last_layers_of_the_small_networks_are_real():
+    for name in ("mnist_net", "series_net", "text_mlp"):
+        model = create(name)
+        weighted = [m for m in model.modules() if isinstance(m, nn.Conv1d | nn.Conv2d | nn.Linear)]
+        kinds = [isinstance(module, BINARY) for module in weighted]
+        assert kinds == [False, *[True] * (len(kinds) - 2), False], name
+
+
+@pytest.mark.parametrize("name", ["mnist_net", "series_net", "text_mlp"])
+def test_the_small_networks_learn_to_tell_two_classes_apart(name):
+    """Binary weights by the filter; signs alone carry the data through."""
+    from zerocross.optim import GradientFilter, HybridOptimizer, split_params
+
+    model = create(name, classes=2)
+    x = torch.randn(64, *MODELS[name].input_shape)
+    y = torch.arange(64) % 2
+    x[y == 1] += 0.3
+    binary, real, rest = split_params(model)
+    optimizer = HybridOptimizer(GradientFilter(binary, alpha=0.02), torch.optim.Adam([*real, *rest], lr=0.01), model)
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    assert (model.eval()(x).argmax(1) == y).float().mean() > 0.9
+
+
 def test_parameter_free_shortcuts_pass_their_input_on():
     from zerocross.models.birealnet import make_shortcut
 
@@ -172,6 +212,9 @@ def test_parameter_free_shortcuts_pass_their_input_on():
         ("birealnet20", {"activation": "relu"}, "every sign would be"),
         ("birealnet20", {"scale": "channel_mean"}, "always 1"),
         ("audio_mlp", {"depth": 1}, "at least 2"),
+        ("series_net", {"kernel": 4}, "kernel = 4: it must be odd"),
+        ("text_mlp", {"depth": 0}, "at least 1"),
+        ("text_mlp", {"dropout": 1.0}, r"dropout = 1.0: it must lie in \[0, 1\)"),
     ],
 )
 def test_wrong_names_and_settings_are_explained(name, settings, message):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, spectral_norm
 
 import zerocross
-from zerocross.nn import BinaryConv2d, BinaryLinear, binarize, sign
+from zerocross.nn import BinaryConv1d, BinaryConv2d, BinaryLinear, binarize, check, sign, summary
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +44,8 @@ def test_every_layer_is_in_the_report_and_the_original_is_untouched():
         "5": ("binary", ""),
         "7": ("binary", ""),
         "8": ("kept real", "last layer"),
-        "2": ("replaced", "by Hardtanh, which has a sign"),
-        "4": ("replaced", "by Hardtanh, which has a sign"),
+        "2": ("replaced", "by Hardtanh, whose sign varies"),
+        "4": ("replaced", "by Hardtanh, whose sign varies"),
     }
     assert report.weights("binary") == 8 * 4 * 9 + 8 * 8 * 9 + 48
     assert type(model[3]) is nn.Conv2d
@@ -112,7 +112,7 @@ def test_skip_takes_names_patterns_and_whole_parts():
     _, report = binarize(model, skip="body", first_last_real=False)
     assert [row.name for row in report.rows if row.done == "binary"] == ["stem", "head"]
     assert not any(row.done == "replaced" for row in report.rows)
-    with pytest.raises(ValueError, match=r"skip = 'boddy.3' names no module.*did you mean 'body.3'"):
+    with pytest.raises(ValueError, match=r"skip = 'boddy.3' matches no module.*did you mean 'body.3'"):
         binarize(model, skip=["boddy.3"])
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_converted_is_named():
         nn.Linear(4, 4),
     )
     model.register_parameter("token", nn.Parameter(torch.ones(2, 2)))
-    with pytest.warns(UserWarning, match="order in which its layers were registered"):
+    with pytest.warns(UserWarning, match="order in which they were registered"):
         report = binarize(model).report
     assert fates(report) == {
         "(model)": ("kept real", "unsupported: Sequential"),
@@ -152,7 +152,7 @@ def test_what_cannot_be_converted_is_named():
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda model: model.__setitem__(1, nn.LazyLinear(4)), "no shape yet"),
+        (lambda model: model.__setitem__(1, nn.LazyLinear(4)), "uninitialised"),
         (lambda model: parametrizations.weight_norm(model[1]), "parametrization"),
         (lambda model: spectral_norm(model[1]), "computes its weight"),
         (lambda model: model[1].register_forward_hook(print), "has hooks"),
@@ -209,7 +209,7 @@ def test_a_model_that_is_one_layer():
     with pytest.raises(ValueError, match="the model itself: first layer"):
         binarize(nn.Linear(4, 4))
     assert isinstance(binarize(nn.Linear(4, 4), first_last_real=False).model, BinaryLinear)
-    with pytest.raises(ValueError, match="no Conv2d or Linear"):
+    with pytest.raises(ValueError, match="no Conv1d, Conv2d or Linear"):
         binarize(nn.ReLU())
 
 
@@ -218,3 +218,33 @@ def test_relu_is_kept_where_inputs_stay_real_or_on_request():
         assert isinstance(model.get_submodule("2"), nn.ReLU)
     with pytest.raises(ValueError, match="relu = 'drop'"):
         binarize(small(), relu="drop")
+
+
+@pytest.mark.parametrize("weights", ["theta", "latent"])
+def test_a_network_of_series(weights: str) -> None:
+    """1-d convolutions become binary with their shape, and compute with the signs of the old weights."""
+    torch.manual_seed(0)
+    old = nn.Sequential(
+        nn.Conv1d(2, 8, 7, padding=3),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Conv1d(8, 6, 5, stride=2, padding="valid", dilation=2, groups=2, bias=True),
+        nn.BatchNorm1d(6),
+        nn.AdaptiveAvgPool1d(1),
+        nn.Flatten(),
+        nn.Linear(6, 3),
+    )
+    model, report = binarize(old, weights=weights, example=torch.randn(4, 2, 40))
+    layer, was = model.get_submodule("3"), old[3]
+    assert isinstance(layer, BinaryConv1d)
+    assert isinstance(was, nn.Conv1d)
+    assert type(model.get_submodule("0")) is nn.Conv1d
+    assert [row.done for row in report.rows if row.weights] == ["kept real", "binary", "kept real"]
+    x = torch.randn(3, 8, 30)
+    expected = nn.functional.conv1d(sign(x), sign(was.weight), was.bias, 2, 0, 2, 2)
+    torch.testing.assert_close(layer(x), expected)
+    check(model)
+    total = summary(model, (1, 2, 40)).total
+    assert total.binary == was.weight.numel()
+    assert total.binary_macs == 16 * was.weight.numel()  # (40 - 2 * 4 - 1) // 2 + 1 positions
+    assert "BinaryConv1d" in str(summary(model, (1, 2, 40)))

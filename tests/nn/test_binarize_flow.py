@@ -54,7 +54,7 @@ def test_embeddings_and_owners_of_parameters_are_neither_first_nor_last():
             "classifier": "last layer",
             "table": "unsupported: Embedding",
         }
-    with pytest.raises(ValueError, match=r"does not take this example \(RuntimeError: .*as in training"):
+    with pytest.raises(ValueError, match=r"does not accept this example \(RuntimeError: .*as in training"):
         binarize(Patches(), example=torch.randn(2, 1, 32, 32))
 
 
@@ -130,7 +130,7 @@ def test_a_relu_that_is_an_attribute_is_replaced():
             return self.third(self.second(self.activation(self.first(x))))
 
     binary, report = binarize(Held(), example=torch.randn(20, 4))
-    assert fates(report)["activation"] == "by hardtanh, which has a sign"
+    assert fates(report)["activation"] == "by hardtanh, whose sign varies"
     assert binary.activation is F.hardtanh
 
 

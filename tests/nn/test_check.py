@@ -1,4 +1,4 @@
-"""A model that is not as binary as it claims is found: by name, by its summary, and by its layers as they work."""
+"""A model that is declared binary but is not is found: by name, by its summary, and by its layers as they work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_theta_that_turned_real_is_named_by_check_and_summary():
     result = summary(model, (1, 6))
     row = next(row for row in result.rows if row.name == "2")
     assert (row.bits, row.binary, row.real, row.binary_macs) == (32, 0, 64, 0)
-    assert "2 is not as binary as it claims: 64 of 64" in str(result)
+    assert "2 is declared binary but is not: 64 of 64" in str(result)
     latent = BinaryLinear(2, 2, weights="latent")
     nn.init.constant_(latent.weight, float("nan"))
     with pytest.raises(NotBinaryError, match=r"\(the model itself\): latent weights are NaN"):
@@ -118,7 +118,7 @@ def spoiled_quietly() -> Any:
 def test_looks_are_rare():
     layer = BinaryLinear(4, 4)
     seen = []
-    layer._look_at_weight = lambda: seen.append(layer._calls)  # type: ignore[method-assign]
+    layer._check_weight = lambda: seen.append(layer._calls)  # type: ignore[method-assign]
     for _ in range(70):
         layer(torch.randn(2, 4))
     assert seen == [1, 2, 4, 8, 16, 32, 64]

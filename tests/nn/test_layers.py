@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from zerocross.nn import BinaryConv2d, BinaryLinear, RPReLU, RSign, sign
+from zerocross.nn import BINARIZERS, BinaryConv1d, BinaryConv2d, BinaryLinear, RPReLU, RSign, sign
 
 CHOICES = [
     ("theta", "none"),
@@ -25,6 +25,12 @@ CONVOLUTIONS = [
     {"kernel_size": (1, 3), "stride": 2, "dilation": 2, "groups": 2, "bias": True},
     {"kernel_size": 3, "padding": "same", "padding_mode": "circular"},
     {"kernel_size": 1, "padding": (2, 1), "padding_mode": "replicate"},
+]
+CONVOLUTIONS_OF_SERIES = [
+    {"kernel_size": 7, "padding": 3},
+    {"kernel_size": 3, "stride": 2, "dilation": 2, "groups": 2, "bias": True},
+    {"kernel_size": 5, "padding": "same", "padding_mode": "circular"},
+    {"kernel_size": (1,), "padding": (2,), "padding_mode": "replicate"},
 ]
 
 
@@ -57,6 +63,37 @@ def test_convolution_equals_its_float_twin_on_signs(weights, scale, sign_input, 
             twin.bias.copy_(nn.init.normal_(layer.bias))
     x = torch.randn(2, 4, 9, 7)
     torch.testing.assert_close(layer(x), twin(x if sign_input is None else sign(x)))
+
+
+@pytest.mark.parametrize(("weights", "scale"), CHOICES)
+@pytest.mark.parametrize("sign_input", [None, "polynomial"])
+@pytest.mark.parametrize("settings", CONVOLUTIONS_OF_SERIES, ids=range(len(CONVOLUTIONS_OF_SERIES)))
+def test_convolution_of_series_equals_its_float_twin_on_signs(weights, scale, sign_input, settings):
+    layer = BinaryConv1d(4, 6, **settings, weights=weights, scale=scale, sign_input=sign_input)
+    give_random_scale(layer)
+    twin = nn.Conv1d(4, 6, **{"bias": False, **settings})
+    with torch.no_grad():
+        twin.weight.copy_(sign(layer.weight) * scale_of(layer)[:, None, None])
+        if layer.bias is not None and twin.bias is not None:
+            twin.bias.copy_(nn.init.normal_(layer.bias))
+    x = torch.randn(2, 4, 23)
+    torch.testing.assert_close(layer(x), twin(x if sign_input is None else sign(x)))
+
+
+@pytest.mark.parametrize("name", [None, *BINARIZERS])
+def test_convolution_of_series_is_one_of_images_one_pixel_high(name):
+    """In value and in gradient, with every binarizer."""
+    settings = {"weights": "latent", "binarizer": name, "sign_input": "clip", "init_scale": 0.1}
+    layer = BinaryConv1d(3, 5, 7, stride=2, padding=3, **settings)
+    image = BinaryConv2d(3, 5, (1, 7), stride=(1, 2), padding=(0, 3), **settings)
+    image.load_state_dict({k: v[:, :, None] if k == "weight" else v for k, v in layer.state_dict().items()})
+    x = torch.randn(2, 3, 40, requires_grad=True)
+    series, high = layer(x), image(x[:, :, None])[:, :, 0]
+    torch.testing.assert_close(series, high)
+    target = torch.randn_like(series)
+    grads = [torch.autograd.grad((y * target).sum(), [x, part.weight]) for y, part in ((series, layer), (high, image))]
+    torch.testing.assert_close(grads[0][0], grads[1][0])
+    torch.testing.assert_close(grads[0][1], grads[1][1][:, :, 0])
 
 
 @pytest.mark.parametrize(("weights", "scale"), CHOICES)

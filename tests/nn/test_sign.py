@@ -89,7 +89,7 @@ def test_compiled_without_graph_breaks_equals_eager():
 def test_a_wrong_name_or_temperature_is_explained():
     with pytest.raises(ValueError, match=r"'polynomal': it must be one of identity, .*did you mean 'polynomial'"):
         sign(torch.ones(1), "polynomal")
-    with pytest.raises(ValueError, match=r"temperature = 0: it must be above 0"):
+    with pytest.raises(ValueError, match=r"temperature = 0: it must be positive"):
         Sign("tanh", temperature=0)
 
 

@@ -47,7 +47,7 @@ def test_alpha_and_lr_of_a_group_are_one_number():
     optimizer = GradientFilter([{"params": params[0], "alpha": 0.2}, {"params": params[1], "lr": 0.3}])
     assert [group["lr"] for group in optimizer.param_groups] == [0.2, 0.3]
     assert "alpha" not in optimizer.param_groups[0]
-    with pytest.raises(ValueError, match=r"alpha = 0.2 and lr = 0.3: they are one number"):
+    with pytest.raises(ValueError, match=r"alpha = 0.2 and lr = 0.3: these are the same"):
         GradientFilter([{"params": params, "alpha": 0.2, "lr": 0.3}])
     with pytest.raises(ValueError, match="alpha is 2"):
         GradientFilter([{"params": params, "alpha": 2}])
@@ -60,7 +60,7 @@ def test_a_scheduler_out_of_range_is_an_error_that_changes_nothing(value: float)
     run(optimizer, params, range(2))
     before = bits(optimizer, params)
     optimizer.param_groups[1]["lr"] = value
-    with pytest.raises(ValueError, match=rf"alpha \(the group's lr\) is {value}; a scheduler may set it from 0 to 1"):
+    with pytest.raises(ValueError, match=rf"alpha \(the group's lr\) is {value}; it must stay in \[0, 1\]"):
         run(optimizer, params, range(2, 3))
     assert_same_bits(before, bits(optimizer, params))
 
@@ -85,7 +85,7 @@ def test_absolute_values_of_a_scheduler_are_warned_about_once(scheduler):
             rates.step()
     (said,) = [str(w.message) for w in heard if "alpha" in str(w.message)]
     assert re.match(
-        r"a scheduler set alpha to 0\.\d+, above the 0.001 that it was given: a learning rate meant for", said
+        r"a scheduler set alpha to 0\.\d+, above its initial value 0.001: is this a learning rate for", said
     )
 
 
@@ -93,7 +93,7 @@ def test_a_large_alpha_of_one_group_does_not_excuse_another():
     params = make_params()
     optimizer = GradientFilter([{"params": params[0], "alpha": 0.5}, {"params": params[1], "alpha": 1e-3}])
     optimizer.param_groups[1]["lr"] = 0.05
-    with pytest.warns(UserWarning, match=r"set alpha to 0.05, above the 0.001"):
+    with pytest.warns(UserWarning, match=r"set alpha to 0.05, above its initial value 0.001"):
         run(optimizer, params, range(1))
 
 
@@ -102,7 +102,7 @@ def test_cycled_momentum_is_refused_in_our_words_and_reaches_the_real_part_of_a_
     optimizer = GradientFilter(params, alpha=0.1)
     lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)  # cycle_momentum is torch's default
     with pytest.raises(
-        ValueError, match=r"writes momentum = 0.95 to the groups of GradientFilter, which has none.*=Fal"
+        ValueError, match=r"set momentum = 0.95 in the groups of GradientFilter, which has no momentum.*=Fal"
     ):
         run(optimizer, params, range(1))
     for real in (torch.optim.SGD, torch.optim.Adam):
@@ -145,7 +145,7 @@ def test_a_fixed_filter_refuses_a_scheduler_and_leaves_everything():
     before = bits(optimizer, params)
     scheduler.step()
     with pytest.raises(
-        ValueError, match=r"fixed and has no alpha to decay, but lr was set to 0.5; take the scheduler off"
+        ValueError, match=r"fixed and has no alpha to decay, but lr was set to 0.5; remove the scheduler"
     ):
         run(optimizer, params, range(3, 4))
     assert_same_bits(before, bits(optimizer, params))
@@ -156,7 +156,9 @@ def test_a_fixed_filter_refuses_a_scheduler_and_leaves_everything():
 
 
 def test_a_filter_that_grows_is_refused_and_integrators_are_not():
-    with pytest.raises(ValueError, match=r"filter has a pole of modulus 1.01, beyond 1: it grows without end"):
+    with pytest.raises(
+        ValueError, match=r"pole of modulus 1.01, outside the unit circle: its output grows without bound"
+    ):
         IIRGradientFilter(make_params(), IIRFilter(((1.0, 0.0, 0.0, 1.0, -1.01, 0.0),)))
     IIRGradientFilter(make_params(), from_sgd(0.1, momentum=0.9, weight_decay=0.0))
     IIRGradientFilter(make_params(), cascade(ema(1e-20), ema(1e-20)))

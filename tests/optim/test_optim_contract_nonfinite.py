@@ -33,7 +33,7 @@ def test_raise_names_the_parameter_and_changes_nothing(row: Row, bad: float):
         params[1].grad = torch.zeros_like(params[1])
         params[1].grad[2, 3:5] = bad
         with pytest.raises(
-            ValueError, match=r"gradient of 'head.weight' holds 2 NaN or infinite values of 35; no state"
+            ValueError, match=r"gradient of 'head.weight' contains 2 NaN or infinite values of 35; no state"
         ):
             optimizer.step()
         assert_same_bits(before, bits(optimizer, params))

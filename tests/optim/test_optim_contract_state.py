@@ -64,7 +64,7 @@ def test_a_loaded_state_is_not_shared(row: Row):
 def test_the_state_of_another_optimizer_is_refused(row: Row):
     params = make_params()
     adam = torch.optim.Adam(params)
-    with pytest.raises(ValueError, match=r"this state_dict is not of a \w+: a group in it has no"):
+    with pytest.raises(ValueError, match=r"this state_dict is not that of a \w+: a group in it has no"):
         row.build(params).load_state_dict(adam.state_dict())
     with pytest.raises(ValueError, match="different number of parameter groups"):
         row.build(params).load_state_dict(row.build([{"params": p} for p in make_params()]).state_dict())

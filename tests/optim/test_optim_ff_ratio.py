@@ -42,7 +42,7 @@ def test_the_ratio_is_that_of_a_count_by_hand(row: Row, ff_every: int):
         assert ff_ratio(optimizer, per="parameter") == pytest.approx(dict(enumerate(by_hand)))
         whole = sum(r * p.numel() for r, p in zip(by_hand, params, strict=True)) / sum(p.numel() for p in params)
         assert ff_ratio(optimizer) == pytest.approx(whole)
-    with pytest.raises(ValueError, match="per is 'layer'; it can be 'total', 'group' or 'parameter'"):
+    with pytest.raises(ValueError, match="per is 'layer'; it must be 'total', 'group' or 'parameter'"):
         ff_ratio(optimizer, per="layer")  # type: ignore[arg-type]
 
 

@@ -92,7 +92,7 @@ def test_a_weight_tied_to_another_kind_is_refused():
     model = make()
     model.body2 = BinaryConv2d(4, 4, 3, weights="latent")
     model.body2.weight = model.body.weight
-    with pytest.raises(ValueError, match=r"body2.weight is tied to another layer's weight of another kind"):
+    with pytest.raises(ValueError, match=r"body2.weight is tied to a weight of another kind"):
         split_params(model)
 
 
@@ -124,8 +124,8 @@ def test_a_gap_names_the_parameters_and_frozen_ones_are_listed():
             GradientFilter,
             r"GradientFilter was given latent weights: body.weight, body2.weight, fc.weight; build",
         ),
-        ("theta", LatentSGD, r"LatentSGD was given theta weights: body.weight, .*off -1 and \+1"),
-        ("theta", adam, r"Adam was given theta weights: body.weight, .*off -1 and \+1"),
+        ("theta", LatentSGD, r"LatentSGD was given theta weights: body.weight, .*away from -1 and \+1"),
+        ("theta", adam, r"Adam was given theta weights: body.weight, .*away from -1 and \+1"),
     ],
 )
 def test_the_wrong_kind_names_the_parameters(weights: str, binary, says: str):
@@ -148,7 +148,7 @@ def test_real_weights_are_no_latent_weights():
 
 def test_no_group_is_added_later():
     optimizer = build(make())
-    with pytest.raises(ValueError, match=r"takes no further group, .* add it to .binary or .real and construct"):
+    with pytest.raises(ValueError, match=r"cannot add a param group.* add it to .binary or .real and construct"):
         optimizer.add_param_group({"params": nn.Parameter(torch.ones(2))})
 
 
@@ -298,7 +298,7 @@ def test_a_non_finite_gradient_of_a_binary_weight_stops_both():
     assert model.fc.weight.grad is not None
     model.fc.weight.grad[0, 0] = float("nan")
     before = weights_of(model)
-    with pytest.raises(ValueError, match=r"gradient of 'fc.weight' holds 1 NaN"):
+    with pytest.raises(ValueError, match=r"gradient of 'fc.weight' contains 1 NaN"):
         optimizer.step()
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
 

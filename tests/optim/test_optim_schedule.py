@@ -62,11 +62,11 @@ def test_no_update_is_spent_at_zero_and_none_above_one(shape, total: int, data):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"shape": "cosin"}, "schedule is 'cosin'; it can be cosine, linear, constant, step"),
-        ({"total": 0}, "over 0 updates; it needs at least 1"),
-        ({"warmup": 20}, "warm-up is 20 updates; it must be 0 or more, and below the total, 20"),
-        ({"milestones": (0.7, 0.2)}, "rising fractions"),
-        ({"milestones": (0.0, 0.2)}, "rising fractions"),
+        ({"shape": "cosin"}, "schedule is 'cosin'; it must be one of cosine, linear, constant, step"),
+        ({"total": 0}, "has 0 updates in total; it needs at least 1"),
+        ({"warmup": 20}, "warm-up is 20 updates; it must be at least 0 and less than the total, 20"),
+        ({"milestones": (0.7, 0.2)}, "increasing fractions"),
+        ({"milestones": (0.0, 0.2)}, "increasing fractions"),
         ({"drop": 0.0}, r"drop is 0.0; it must lie in \(0, 1\]"),
     ],
 )

@@ -145,7 +145,7 @@ def test_a_constant_cannot_be_rescaled():
     param = nn.Parameter(torch.ones(3, 2))
     optimizer = LatentSGD(make_params(), start=0.1)
     with pytest.raises(
-        ValueError, match=r"parameter of shape \(3, 2\) is constant: initialise it first, or take start=0"
+        ValueError, match=r"parameter of shape \(3, 2\) is constant: initialise it first, or use start=0"
     ):
         optimizer.add_param_group({"params": param})
     assert len(optimizer.param_groups) == 1

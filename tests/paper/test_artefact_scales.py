@@ -184,5 +184,5 @@ def test_train_size_keeps_as_many_of_each_class_always_the_same(small_cifar10: P
 
 @pytest.mark.parametrize("size", [0, 5, 55, 200, 100_000])
 def test_train_size_out_of_range_is_refused(small_cifar10: Path, size: int) -> None:
-    with pytest.raises(ValueError, match=f"train_size is {size}; it must be a multiple of 10 below the 200 images"):
+    with pytest.raises(ValueError, match=f"train_size is {size}; it must be a multiple of 10 below the 200 samples"):
         data.load("cifar10", small_cifar10, train_size=size)

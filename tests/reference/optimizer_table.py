@@ -98,7 +98,7 @@ _LATENT_RANGES = (
     ({"lr": 0.0}, "lr is 0.0; it must be positive"),
     ({"gamma": 2.0}, "gamma is 2.0"),
     ({"weight_decay": -1e-4}, "weight_decay is -0.0001"),
-    ({"lr": 10.0, "weight_decay": 0.5}, "alpha, is 5; it must be at most 1"),
+    ({"lr": 10.0, "weight_decay": 0.5}, r"\(alpha\) is 5; it must be at most 1"),
     ({"clip": 0.0}, "clip is 0.0"),
     ({"clip_gradient": -1.0}, "clip_gradient is -1.0"),
     ({"start": -0.1}, "start is -0.1"),

@@ -44,6 +44,21 @@ class Builder:
             return self.add("conv2d", x, channels=outputs, tensors=weight, shape=shape, **attrs)
         return self.add("binary_conv2d", x, channels=outputs, tensors=self._bits(shape), shape=shape, **attrs)
 
+    def byte_conv(self, x: str, outputs: int, kernel: tuple[int, int], **attrs: Any) -> str:
+        """A real convolution whose weights have 8 bits."""
+        shape = (outputs, self.channels[x] // attrs.get("groups", 1), *kernel)
+        tensors = self._octets(shape) | ({"bias": self.reals(outputs)} if attrs.pop("bias", 0) else {})
+        return self.add("conv2d", x, channels=outputs, tensors=tensors, shape=shape, **attrs)
+
+    def byte_linear(self, x: str, inputs: int, outputs: int) -> str:
+        shape = (outputs, inputs)
+        tensors = self._octets(shape) | {"bias": self.reals(outputs)}
+        return self.add("linear", x, channels=outputs, tensors=tensors, shape=shape)
+
+    def _octets(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+        weight = self.rng.integers(-127, 128, shape).astype(np.int8)
+        return {"weight": weight, "weight_scale": np.abs(self.reals(shape[0])) + np.float32(0.1)}
+
     def linear(self, x: str, inputs: int, outputs: int, *, binary: bool = True) -> str:
         shape = (outputs, inputs)
         weight = self._bits(shape) if binary else {"weight": self.reals(*shape), "bias": self.reals(outputs)}

@@ -73,12 +73,31 @@ def per_channel(vector: Array, x: Array) -> Array:
     return vector.reshape(-1, *(1,) * (x.ndim - 2))
 
 
+def codes(x: Array) -> tuple[Array, Array]:
+    """Activations as integers within -127..127, and for each image what one of them is worth."""
+    most = np.abs(x.astype(np.float32)).reshape(len(x), -1).max(axis=1).reshape(-1, *(1,) * (x.ndim - 1))
+    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
+    return np.rint(x.astype(np.float32) * inverse).astype(np.int64), most / np.float32(127)
+
+
+def on_bytes(tensors: dict[str, Array], sums: Array, scale: Array) -> Array:
+    """Sums of products of codes and of weights of 8 bits, as real numbers."""
+    out = sums.astype(np.float32) * scale.reshape(-1, *(1,) * (sums.ndim - 1))
+    return _biased(out * per_channel(tensors["weight_scale"], out), tensors)
+
+
 def conv2d(graph: Graph, node: Node, tensors: dict[str, Array], x: Array) -> Array:
+    if tensors["weight"].dtype == np.int8 and node.attrs["groups"] == 1:
+        given, scale = codes(x)
+        return on_bytes(tensors, convolve(given, tensors["weight"].astype(np.int64), node, 0), scale)
     out = convolve(x.astype(np.float64), real_weight(graph, node).astype(np.float64), node, 0)
     return _biased(out.astype(np.float32), tensors)
 
 
 def linear(graph: Graph, node: Node, tensors: dict[str, Array], x: Array) -> Array:
+    if tensors["weight"].dtype == np.int8:
+        given, scale = codes(x)
+        return on_bytes(tensors, given @ tensors["weight"].astype(np.int64).T, scale)
     out = x.astype(np.float64) @ real_weight(graph, node).astype(np.float64).T
     return _biased(out.astype(np.float32), tensors)
 

@@ -45,7 +45,7 @@ def test_the_quick_run_prints_all_that_it_measured(capsys: pytest.CaptureFixture
     assert "compiled" not in text.replace("compiled float", "")
     figures = json.loads(Path("found.json").read_text())
     assert figures["networks"][0]["difference"] < 1e-3
-    assert set(figures["networks"][0]["median_ms"]) == {"zerocross", "eager", "twin-eager"}
+    assert set(figures["networks"][0]["median_ms"]) == {"zerocross", "zerocross-int8", "eager", "twin-eager"}
     assert figures["footprints"] is None
     assert figures["provenance"]["machine"]["cpu"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import wave
@@ -14,15 +15,24 @@ from PIL import Image
 
 from zerocross import data
 from zerocross.data import sound
+from zerocross.data.audiomnist import preprocess as audio_preprocess
 from zerocross.data.audiomnist import read_clip as evaluated_clip
 from zerocross.data.augment import normalised
 from zerocross.data.dataset import Dataset, from_tensors
-from zerocross.deploy.recipe import preprocessing_of
 from zerocross.runtime.preprocess import Audio, Preprocessing, log_mel, read_clip, read_input
+from zerocross.train.inputs import inputs_of
 
 
 def first_batch(dataset: Dataset, count: int) -> np.ndarray:
     return next(iter(dataset.eval_batches(count).epoch()))[0].numpy()
+
+
+def preprocessing_of(dataset: Dataset) -> Preprocessing:
+    """As a run folder keeps it, and a packed file gets it."""
+    recipe = Preprocessing.from_json(json.loads(json.dumps(inputs_of(dataset).preprocessing)))
+    assert recipe is not None
+    recipe.check(dataset.input_size)
+    return recipe
 
 
 def saved_wave(path: Path, samples: np.ndarray, rate: int, width: int = 2, channels: int = 1) -> Path:
@@ -67,7 +77,7 @@ def test_imagenet_files_are_those_of_evaluation(real_data: Path):
 def spoken() -> Dataset:
     codes = torch.randint(0, 256, (20, 1, 40, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(20) % 2
-    return from_tensors(codes, labels, codes, labels, name="audiomnist")
+    return from_tensors(codes, labels, codes, labels, name="spoken", preprocess=audio_preprocess("logmel"))
 
 
 @pytest.mark.parametrize("rate", [8000, 48000])

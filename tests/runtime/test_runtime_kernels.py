@@ -113,6 +113,37 @@ def test_real_convolution_of_what_another_layer_gave(conv: dict[str, Any]):
     close(b, b.conv(b.add("relu", "x"), conv["outputs"], conv["kernel"], binary=False, **conv["attrs"]))
 
 
+@settings(max_examples=100)
+@given(conv=convolutions(), bias=st.booleans(), inner=st.booleans())
+def test_convolution_of_bytes_is_that_of_integers_to_the_bit(conv: dict[str, Any], bias: bool, inner: bool):
+    b = Builder(*conv["size"], seed=conv["seed"])
+    conv["attrs"]["groups"] = 1
+    x = b.add("relu", "x") if inner else "x"  # from memory of our own, or from the caller's
+    equal(b, b.byte_conv(x, conv["outputs"], conv["kernel"], bias=bias, **conv["attrs"]), images=3)
+
+
+@settings(max_examples=30)
+@given(features=st.integers(1, 300), outputs=st.integers(1, 40), images=st.integers(1, 20), seed=st.integers(0, 99))
+def test_linear_layer_of_bytes_is_that_of_integers_to_the_bit(features: int, outputs: int, images: int, seed: int):
+    b = Builder(features, seed=seed)
+    equal(b, b.byte_linear("x", features, outputs), images)
+
+
+@pytest.mark.parametrize(("number", "wanted"), [(np.nan, "nan"), (np.inf, "nan"), (1e-38, "bias"), (0.0, "bias")])
+def test_what_cannot_become_bytes(number: float, wanted: str):
+    b = Builder(2, 4, 4)
+    graph = b.graph(b.byte_conv("x", 5, (3, 3), bias=True, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1))
+    x = np.zeros((2, 2, 4, 4), np.float32)
+    x[1, 0, 2, 3] = number
+    y = Model(graph)(x)
+    bias = graph.tensors[graph.nodes[-1].tensors["bias"]]
+    np.testing.assert_array_equal(y[0], np.broadcast_to(bias[:, None, None], y[0].shape))  # of its own image alone
+    if wanted == "nan":
+        assert np.isnan(y[1]).all()
+    else:
+        np.testing.assert_array_equal(y[1], y[0])
+
+
 @settings(max_examples=30)
 @given(conv=convolutions())
 def test_depthwise_convolution(conv: dict[str, Any]):

@@ -150,7 +150,6 @@ def test_eight_runs_through_everything_that_befalls_a_cluster(forks: Forks, clus
     until(lambda: "Slurm does not answer" in command.said(), timeout=120)
     cluster.start_controller()
     until(lambda: "Slurm answers again" in command.said(), timeout=300)
-    runs.under_way(hit)
     command.kill(signal.SIGKILL)
     command.wait()
     again = forks.start(tmp_path, *compare(8), **cluster.environment)

@@ -195,9 +195,9 @@ def test_two_step_training_of_the_filter_starts_warm() -> None:
     config = two_step(recipes.get("digits").config)
     alpha = float(config.optimizer["alpha"])  # type: ignore[arg-type]
     assert config.optimizer_of(config.stages[1])["warm_start"] == pytest.approx(3 * math.sqrt(alpha / 2))
-    with pytest.raises(ValueError, match="2 stages already"):
+    with pytest.raises(ValueError, match="already has 2 stages"):
         two_step(config)
-    with pytest.raises(ValueError, match="'bop' starts from no weights"):
+    with pytest.raises(ValueError, match="'bop' cannot start from trained weights"):
         two_step(with_method(recipes.get("digits").config, "bop"))
 
 

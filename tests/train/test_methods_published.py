@@ -54,8 +54,8 @@ def test_any_number_can_be_a_ramp_and_a_ramp_a_number() -> None:
         ("filter", {"optimizer.gamma": "0.2->"}, "not a ramp; write two numbers"),
         ("filter", {"optimizer.gamma": "0.2->1.5"}, r"gamma is 1.5; it must lie in \(0, 1\]"),
         ("filter", {"optimizer.alpha": "1e-3->1e-4"}, "optimizer.schedule to constant"),
-        ("filter", {"optimizer.warm_start": "0->1"}, "reads it once, at its start: give a number"),
-        ("bop2ndorder", {"optimizer.tau": "small"}, "it can be a number, or a ramp"),
+        ("filter", {"optimizer.warm_start": "0->1"}, "reads it only once, at the start: use a number"),
+        ("bop2ndorder", {"optimizer.tau": "small"}, "it must be a number, or a ramp"),
         ("filter", {"optimizer.schedule": "linear:2"}, "linear.*can end at a factor from 0 to 1"),
         ("filter", {"optimizer.schedule": "step:half"}, "'step:0.4,0.8"),
         ("filter", {"real.decay": "some"}, "'matrices', 'all'"),
@@ -102,14 +102,14 @@ def test_published_network_is_that_of_the_authors_with_their_batch_size() -> Non
     assert config.batch_size == 128
     assert with_network(config, "common") == config
     assert with_network(CIFAR, "published") == CIFAR  # the filter's network is the common one
-    with pytest.raises(ValueError, match="published forms of birealnet20 only"):
+    with pytest.raises(ValueError, match="published networks are variants of birealnet20"):
         with_network(Config(), "published")
     with pytest.raises(ValueError, match="network = 'own'"):
         with_network(CIFAR, "own")
 
 
 def test_old_name_of_a_method_is_taken_with_a_warning() -> None:
-    with pytest.warns(DeprecationWarning, match="'binaryconnect' is called 'binarynet' now"):
+    with pytest.warns(DeprecationWarning, match="'binaryconnect' is deprecated, use 'binarynet' instead"):
         config = with_method(Config(), "binaryconnect")
     assert config.method == "binarynet"
     with pytest.warns(DeprecationWarning, match="binarynet"):

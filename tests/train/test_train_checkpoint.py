@@ -25,7 +25,7 @@ def state(value: float = 1.0) -> dict[str, Any]:
 def test_last_two_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
     for epoch in range(5):
         checkpoint.save(tmp_path, Position(epoch=epoch, step=epoch), state(float(epoch)))
-    assert [path.name for path in checkpoint.found(tmp_path)] == ["00-00003-0000000.pt", "00-00004-0000000.pt"]
+    assert [path.name for path in checkpoint.paths(tmp_path)] == ["00-00003-0000000.pt", "00-00004-0000000.pt"]
     read, damaged = checkpoint.newest(tmp_path)
     assert read is not None
     assert read["model"]["w"][0] == 4
@@ -44,7 +44,7 @@ def test_order_of_names_is_the_order_of_training(tmp_path: Path) -> None:
     ]
     for position in order:
         written = checkpoint.save(tmp_path, position, state())
-        assert checkpoint.found(tmp_path)[-1] == written
+        assert checkpoint.paths(tmp_path)[-1] == written
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -108,7 +108,7 @@ def test_damaged_files_are_set_aside_and_never_replaced(tmp_path: Path) -> None:
         path.write_text(text, encoding="utf-8")
         checkpoint.set_aside(path)
     assert sorted(other.read_text(encoding="utf-8") for other in tmp_path.iterdir()) == ["first", "second"]
-    assert checkpoint.found(tmp_path) == []
+    assert checkpoint.paths(tmp_path) == []
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])

@@ -28,7 +28,7 @@ os.fsync = full
 
 
 def whole_checkpoints(run: Path) -> list[str]:
-    found = checkpoint.found(run / "checkpoints")
+    found = checkpoint.paths(run / "checkpoints")
     for path in found:
         checkpoint.read(path)
     return [path.name for path in found]
@@ -47,7 +47,7 @@ def cut(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_full_disk_keeps_the_last_checkpoints_and_says_so(cut: Path) -> None:
     last = (cut / "said.txt").read_text(encoding="utf-8").strip().splitlines()[-1]
     assert last.startswith("zerocross: No space left on device: the run cannot write to run; ")
-    assert last.endswith("go on with: zerocross train --resume run")
+    assert last.endswith("resume with: zerocross train --resume run")
     assert whole_checkpoints(cut / "run") == ["00-00000-0000008.pt", "00-00001-0000000.pt"]
     assert not list(cut.rglob("*.part"))
 
@@ -106,8 +106,8 @@ def test_diverged_loss_keeps_the_last_good_checkpoint(forks: Forks, tmp_path: Pa
     command = forks.start(tmp_path, "train", *SMALL, "--method", method, "--out", "run", patch=NAN_LATER)
     assert command.wait() == 1
     last = command.said().strip().splitlines()[-1]
-    assert last.startswith("zerocross: training has diverged at update 6, epoch 1: ")
-    assert " The last good checkpoint is kept: run/checkpoints/00-00000-0000004.pt. " in last
+    assert last.startswith("zerocross: training diverged at update 6, epoch 1: ")
+    assert " The last good checkpoint is run/checkpoints/00-00000-0000004.pt. " in last
     assert "Traceback" not in command.said()
     assert whole_checkpoints(tmp_path / "run") == ["00-00000-0000004.pt"]
 
@@ -140,7 +140,7 @@ def damage(path: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["flipped", "truncated", "empty", "another"])
 def test_damaged_checkpoint_is_named_and_the_one_before_read(cut: Path, tmp_path: Path, how: str) -> None:
     folder = shutil.copytree(cut / "run" / "checkpoints", tmp_path / "checkpoints")
-    before, last = checkpoint.found(folder)
+    before, last = checkpoint.paths(folder)
     damage(last, how)
     state, damaged = checkpoint.newest(folder)
     assert state is not None
@@ -174,13 +174,13 @@ def test_error_that_proves_no_damage_stops_the_run_and_loses_nothing(
     forks: Forks, cut: Path, tmp_path: Path, error: str, said: str
 ) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
-    before = {path: path.read_bytes() for path in checkpoint.found(run / "checkpoints")}
+    before = {path: path.read_bytes() for path in checkpoint.paths(run / "checkpoints")}
     command = forks.start(tmp_path, "train", "--resume", "run", patch=CANNOT_READ.format(error=error))
     assert command.wait() == 1
     (line,) = command.said().splitlines()
     assert line.startswith(f"zerocross: {said}")
-    assert line.endswith("what it had saved is kept. Put it right, then go on with: zerocross train --resume run")
-    assert {path: path.read_bytes() for path in checkpoint.found(run / "checkpoints")} == before
+    assert line.endswith("checkpoints are kept. Fix the problem, then resume with: zerocross train --resume run")
+    assert {path: path.read_bytes() for path in checkpoint.paths(run / "checkpoints")} == before
 
 
 READ_ONLY = """
@@ -213,13 +213,13 @@ def test_error_of_a_step_on_finite_values_is_not_divergence(forks: Forks, tmp_pa
 
 def test_run_goes_on_from_before_a_damaged_checkpoint(forks: Forks, cut: Path, tmp_path: Path, unbroken: Path) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
-    last = checkpoint.found(run / "checkpoints")[-1]
+    last = checkpoint.paths(run / "checkpoints")[-1]
     damage(last, "flipped")
     command = forks.start(tmp_path, "train", "--resume", "run")
     assert command.wait() == 0, command.said()
     first = command.said().splitlines()[0]
     assert first.startswith(f"checkpoint run/checkpoints/{last.name} is damaged: ")
-    assert first.endswith(f" (kept as {last.name}.damaged); going on from the one before it")
+    assert first.endswith(f" (kept as {last.name}.damaged); resuming from the previous one")
     assert last.with_name(f"{last.name}.damaged").exists()
     assert bits(run) == bits(unbroken)
 
@@ -228,11 +228,11 @@ def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
     forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
 ) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
-    for path in checkpoint.found(run / "checkpoints"):
+    for path in checkpoint.paths(run / "checkpoints"):
         damage(path, "flipped")
     command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 5", "count > 1"))
     assert command.wait() == 1
-    assert command.said().count("; starting again") == 2
+    assert command.said().count("; starting from scratch") == 2
     assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates are set aside
     assert len(list(run.glob("checkpoints/*.damaged"))) == 2
     command = forks.start(tmp_path, "train", "--resume", "run")

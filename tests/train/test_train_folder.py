@@ -81,8 +81,8 @@ def test_second_process_in_a_run_folder_is_refused(forks: Forks, tmp_path: Path,
         other = forks.start(tmp_path, "train", *words)
         assert other.wait() == 2
         assert len(other.said().splitlines()) == 1
-        assert "run in run: wait for it" in other.said() or "run already holds a run" in other.said()
-    with pytest.raises(ValueError, match="another process is at the run in"):
+        assert "run in run: wait for it" in other.said() or "run already contains a run" in other.said()
+    with pytest.raises(ValueError, match="another process is using the run in"):
         train.fit(CONFIG, data.load("digits"), folder=run, show=False)
     assert command.wait() == 0
     assert bits(run) == bits(unbroken)
@@ -125,7 +125,7 @@ def test_run_that_fails_at_its_start_does_not_block_the_next(forks: Forks, tmp_p
     assert bits(tmp_path / "run") == bits(unbroken)
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run")
     assert command.wait() == 2
-    assert "run already holds a run" in command.said()
+    assert "run already contains a run" in command.said()
 
 
 # ---- several processes
@@ -134,7 +134,7 @@ KILLED_BEFORE_THE_MEETING = """
 import os, signal
 import zerocross.train.ranks as ranks
 import zerocross.train.run as run
-ranks.MEETING_SECONDS = 2.0
+ranks.RENDEZVOUS_SECONDS = 2.0
 made = run.make_fabric
 def make_fabric(*words):
     if os.environ["RANK"] == "0":
@@ -151,7 +151,7 @@ def test_process_whose_first_was_killed_before_they_met_ends_soon(forks: Forks, 
     assert second.wait() == 1
     assert time.monotonic() - began < 60
     (line,) = second.said().splitlines()
-    assert line.startswith("zerocross: the first process of this run does not answer at 127.0.0.1:")
+    assert line.startswith("zerocross: the first process (rank 0) cannot be reached at 127.0.0.1:")
 
 
 UNREADABLE = """
@@ -190,8 +190,6 @@ def test_where_rank_zero_cannot_read_all_stop_and_nothing_is_lost(
     first, second = forks.start_two(tmp_path, "train", "--resume", "run", patch=UNREADABLE.format(rank=0))
     assert [first.wait(), second.wait()] == [1, 0]
     (line,) = first.said().splitlines()
-    assert line.startswith(
-        f"zerocross: Input/output error: run/checkpoints/{kept[-1].name}; what it had saved is kept."
-    )
+    assert line.startswith(f"zerocross: Input/output error: run/checkpoints/{kept[-1].name}; checkpoints are kept.")
     assert second.said() == ""
     assert [path.read_bytes() for path in kept] == before

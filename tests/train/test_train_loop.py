@@ -268,7 +268,7 @@ def test_run_in_one_piece_leaves_two_checkpoints(digits: Dataset, tmp_path: Path
 
 def test_checkpoints_of_other_settings_are_refused(digits: Dataset, tmp_path: Path) -> None:
     train.fit(SMALL, digits, folder=tmp_path, show=False)
-    with pytest.raises(ValueError, match="holds checkpoints of a run with other settings"):
+    with pytest.raises(ValueError, match="contains checkpoints of a run with other settings"):
         train.fit(dataclasses.replace(SMALL, seed=1), digits, folder=tmp_path, show=False)
 
 
@@ -276,7 +276,7 @@ def test_checkpoints_of_other_settings_are_refused(digits: Dataset, tmp_path: Pa
 
 
 def test_own_network_has_one_stage(digits: Dataset) -> None:
-    with pytest.raises(ValueError, match="a model of your own goes with a single stage"):
+    with pytest.raises(ValueError, match="works with a single stage only"):
         train.fit(TWO_STEPS, digits, model=Plain(), show=False)
 
 
@@ -296,7 +296,7 @@ def test_weights_that_are_no_longer_finite_are_not_saved(digits: Dataset, tmp_pa
     """The loss of the update was finite, and what it made of the weights is not."""
     real, stages = RealConfig(lr=3e38, momentum=0.0, weight_decay=0.0), (Stage(epochs=1, binarize="none"),)
     config = dataclasses.replace(SMALL, real=real, stages=stages, checkpoint_every=1)
-    with pytest.raises(RunError, match="training has diverged at update 1, epoch 1: the weights are not finite"):
+    with pytest.raises(RunError, match="training diverged at update 1, epoch 1: the weights are not finite"):
         train.fit(config, digits, model=Steep(), folder=tmp_path, show=False)
     assert not list(tmp_path.glob("checkpoints/*"))
 
@@ -337,3 +337,19 @@ def test_auto_compiles_only_what_repays_it(digits: Dataset) -> None:
     assert should_compile(config, small, digits, 10**9, cpu) == compiler.available()
     assert should_compile(dataclasses.replace(SMALL, compile="on"), small, digits, 1, cpu)
     assert not should_compile(SMALL, small, digits, 10**9, cpu)
+
+
+def test_evaluating_less_often_changes_nothing_but_the_record(digits: Dataset) -> None:
+    """The last epoch of each stage is always evaluated."""
+    config = train.changed(TWO_STEPS, {"stages.0.epochs": "3", "stages.1.epochs": "2"})
+    often = train.fit(config, digits, show=False)
+    seldom = train.fit(dataclasses.replace(config, evaluate_every=2), digits, show=False)
+    assert [(line["stage"], line["epoch"]) for line in often.record.of("eval")] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+    ]
+    assert [(line["stage"], line["epoch"]) for line in seldom.record.of("eval")] == [(0, 1), (0, 2), (1, 1)]
+    assert seldom.scores["top1"] == often.scores["top1"]

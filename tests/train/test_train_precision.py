@@ -46,7 +46,7 @@ def test_cuda_is_asked_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unsettled_config_has_no_hash() -> None:
-    with pytest.raises(ValueError, match="settle it first"):
+    with pytest.raises(ValueError, match="resolve it first"):
         _ = AUTO.hash
 
 

@@ -82,7 +82,7 @@ def test_run_killed_at_five_places_ends_in_the_same_bits(forks: Forks, tmp_path:
 
     command = forks.start(tmp_path, "train", "--resume", "run")
     assert command.wait() == 0
-    assert "was finished already" in command.said()
+    assert "was already finished" in command.said()
     assert bits(run) == bits(unbroken)
 
 
@@ -94,7 +94,7 @@ def test_two_processes_killed_one_at_a_time_end_in_the_same_bits(
     until(lambda: updates(run) >= 6)
     kill(second)
     assert first.wait(timeout=300) == 1  # it does not wait for the other
-    assert first.said().strip().splitlines()[-1].startswith("zerocross: another process of this run has ended")
+    assert first.said().strip().splitlines()[-1].startswith("zerocross: another process of this run has exited")
     assert "Traceback" not in first.said()
 
     first, second = forks.start_two(tmp_path, "train", "--resume", "run", patch=UNHURRIED)

@@ -28,9 +28,8 @@ def test_stopped_run_saves_itself_and_says_how_to_go_on(
     command.kill(number)
     assert command.wait() == code
     last = command.said().strip().splitlines()[-1]
-    assert (
-        last == f"zerocross: stopped after {updates(run)} updates, and saved; go on with: zerocross train --resume run"
-    )
+    stopped = f"zerocross: stopped after {updates(run)} updates; checkpoint saved; "
+    assert last == stopped + "resume with: zerocross train --resume run"
     assert not (run / "result.json").exists()
 
     command = forks.start(tmp_path, "train", "--resume", "run")
@@ -45,7 +44,7 @@ def test_signal_to_one_of_two_processes_stops_both_at_the_same_update(forks: For
     second.kill(signal.SIGTERM)  # the one that does not write the checkpoint
     assert first.wait() == 143
     assert second.wait() == 0  # the first one's code is the run's; another process's would have it killed
-    assert "go on with: zerocross train --resume run" in first.said()
+    assert "resume with: zerocross train --resume run" in first.said()
     assert second.said() == ""
 
 
@@ -105,7 +104,7 @@ def test_devices_2_stops_with_one_line_and_leaves_no_process_behind(tmp_path: Pa
         raise
     assert begun.returncode == 130, said
     assert len(said.splitlines()) == 1
-    assert said.endswith("go on with: zerocross train --resume run\n")
+    assert said.endswith("resume with: zerocross train --resume run\n")
     until(lambda: not alive_in_group(begun.pid), timeout=120)
 
 

@@ -86,7 +86,7 @@ def test_two_processes_start_from_the_same_weights(forks: Forks, unbroken: Path,
 
 def test_init_from_names_weights_that_have_changed(unbroken: Path, tmp_path: Path) -> None:
     config = train.changed(DIGITS, {"stages.0.epochs": "1"}, init_from=f"{unbroken}#{'0' * 16}")
-    with pytest.raises(ValueError, match="holds other weights than this run started from"):
+    with pytest.raises(ValueError, match="has changed since this run was configured"):
         train.begin(config, tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
 
@@ -94,10 +94,13 @@ def test_init_from_names_weights_that_have_changed(unbroken: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--init-from", "nowhere"], "has no final weights to start from (model.safetensors): name a finished run"),
-        (["--init-from", "RUN", "--method", "bop"], "method 'bop' starts from no weights: two-step training and"),
-        (["--init-from", "RUN", "--set", "model.options.width=8"], "the weights to start from are of another network"),
-        (["--resume", "RUN", "--init-from", "RUN"], "leave out --init-from"),
+        (["--init-from", "nowhere"], "has no final weights (model.safetensors): give the folder of a finished run"),
+        (
+            ["--init-from", "RUN", "--method", "bop"],
+            "method 'bop' cannot start from trained weights: two-step training and",
+        ),
+        (["--init-from", "RUN", "--set", "model.options.width=8"], "the initial weights do not match this network"),
+        (["--resume", "RUN", "--init-from", "RUN"], "remove --init-from"),
     ],
 )
 def test_start_that_does_not_fit_is_refused(

@@ -26,7 +26,7 @@ from zerocross.tune import Parameter, SearchSpace, StudyPlan, storage
         ("postgresql://me:se/secret@host/x", "write special characters of a password percent-encoded"),
         ("postgresql://me:p@secret@host/x", "write special characters of a password percent-encoded"),
         ("postgresql+psycopg://me@127.0.0.1:1/x?password=secret", "127.0.0.1:1/x?password=hidden cannot be reached"),
-        ("sqlite://", "would be in memory, where no other process finds it"),
+        ("sqlite://", "would be in memory, where other processes cannot access it"),
         ("sqlite:///:memory:", "would be in memory"),
         ("sqlite:///text.db", "text.db is not a SQLite file"),
         ("sqlite:///.", "cannot be reached"),
@@ -54,7 +54,7 @@ def test_missing_driver_is_named() -> None:
 
 
 def test_signs_of_life_come_more_often_than_they_are_missed() -> None:
-    with pytest.raises(ValueError, match="grace the longer"):
+    with pytest.raises(ValueError, match="grace greater than beat"):
         tune.connect("sqlite:///x.db", beat=60, grace=60)
 
 
@@ -67,7 +67,7 @@ def test_study_of_another_plan_is_refused_and_stays_as_it_is(tmp_path: Path) -> 
     before = [trial.params for trial in study.load().get_trials()]
     wider = SearchSpace((Parameter("a", 1e-6, 1e-1, log=True), Parameter("b", -1.0, 1.0)))
     others = {
-        "was made with another space (a 1e-05..0.1 log, b -1..1), not with (a 1e-06..0.1 log, b -1..1)": StudyPlan(
+        "was created with another space (a 1e-05..0.1 log, b -1..1), not with (a 1e-06..0.1 log, b -1..1)": StudyPlan(
             wider, "random", 0, about=plan.about
         ),
         "sampler random, not tpe": StudyPlan(TWO, "tpe", 0, about=plan.about),
@@ -87,12 +87,12 @@ def test_study_of_another_plan_is_refused_and_stays_as_it_is(tmp_path: Path) -> 
 
 def test_study_that_is_not_there_or_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = tune.connect(f"sqlite:///{tmp_path / 'tune.db'}")
-    with pytest.raises(ValueError, match="no study 'mine' in this storage; it has none yet"):
+    with pytest.raises(ValueError, match="study 'mine' does not exist in this storage; it has none yet"):
         tune.join(where, "mine")
     tune.begin_or_join(where, "yours", StudyPlan(TWO, "random"))
-    with pytest.raises(ValueError, match="no study 'mine' in this storage; it has yours"):
+    with pytest.raises(ValueError, match="study 'mine' does not exist in this storage; it has yours"):
         tune.join(where, "mine")
-    with pytest.raises(ValueError, match=r"study 'a/b': a name has letters"):
+    with pytest.raises(ValueError, match=r"study 'a/b': use letters"):
         tune.begin_or_join(where, "a/b", StudyPlan(TWO, "random"))
     import optuna
 
@@ -100,7 +100,7 @@ def test_study_that_is_not_there_or_not_ours(tmp_path: Path, monkeypatch: pytest
     clock = iter(range(0, 1000, 5))
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setattr("time.sleep", lambda _: None)
-    with pytest.raises(ValueError, match="study 'foreign' was not made by zerocross"):
+    with pytest.raises(ValueError, match="study 'foreign' was not created by zerocross"):
         tune.join(where, "foreign")
 
 

@@ -1,4 +1,4 @@
-"""The cost of an optimizer's step in one run: GradientFilter beside torch's SGD and Adam, in time and in memory."""
+"""Time and memory of an optimizer step: GradientFilter compared with torch's SGD and Adam in the same run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BUILDERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
 
 @dataclass(frozen=True)
 class Contender:
-    """One kind of step: whose it is, and what is switched on for it."""
+    """One kind of step: its optimizer and options."""
 
     label: str
     builder: str
@@ -67,7 +67,7 @@ CONTENDERS: dict[str, Contender] = {
 
 @dataclass(frozen=True)
 class OptimizerTimes:
-    """What was measured: for each of `CONTENDERS`, seconds of every step, and bytes for each weight."""
+    """Measurements: for each of `CONTENDERS`, the seconds of every step and the bytes per weight."""
 
     weights: int
     rounds: int
@@ -76,22 +76,22 @@ class OptimizerTimes:
     load: tuple[float, float]  # the machine's load average before and after
     seconds: dict[str, list[float]]
     state_bytes: dict[str, float]  # kept between steps
-    temporary_bytes: dict[str, float | None]  # on top while a step runs; None: not measured
+    temporary_bytes: dict[str, float | None]  # additional during a step; None: not measured
 
     def median(self, key: str) -> float:
-        """The median of the seconds of a step."""
+        """Return the median duration of a step."""
         return statistics.median(self.seconds[key])
 
     def ratio(self, key: str, rival: str, of: Callable[[list[float]], float] = statistics.median) -> float:
-        """Median over median, or another figure of both."""
+        """Return the ratio of medians, or of another statistic."""
         return of(self.seconds[key]) / of(self.seconds[rival])
 
     def counting_share(self, key: str, of: Callable[[list[float]], float] = statistics.median) -> float:
-        """What counting flips costs, as a share of a step, spread over ff_every steps."""
+        """Return the cost of counting flips as a share of a step, spread over ff_every steps."""
         return (self.ratio(f"{key}-counting", key, of) - 1) / self.ff_every
 
     def targets(self, of: Callable[[list[float]], float] = statistics.median) -> list[Target]:
-        """The promises, with the medians of this run (or with another figure, such as the fastest step)."""
+        """Return the targets with the medians of this run (or another statistic, such as the fastest step)."""
         every = f"every {self.ff_every} steps"
         return [
             Target(
@@ -112,7 +112,7 @@ class OptimizerTimes:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, in plain values for a file."""
+        """Return all measurements as plain values for a file."""
         steps = {
             key: {
                 "label": " ".join(contender.label.split()),
@@ -147,14 +147,14 @@ def measure(
     memory: bool = True,
     say: Callable[[str], object] = str,
 ) -> OptimizerTimes:
-    """Time a step of every contender, one after the other in each round, in an order drawn anew.
+    """Time a step of every contender in each round, in random order.
 
     Args:
         shapes: Of the weights; ReActNet-A's unless given.
         rounds: Timed steps of each contender, >= 1.
         threads: Of torch, while this runs.
         memory: Whether to measure temporary memory, too: a process of its own for each contender, Linux only.
-        say: Told what is going on.
+        say: Called with progress messages.
     """
     if rounds < 1 or threads < 1:
         raise ValueError(f"{rounds} rounds on {threads} threads: both must be at least 1")
@@ -201,7 +201,7 @@ def _build(shapes: Shapes, names: Sequence[str] = tuple(BUILDERS)) -> dict[str, 
 
 
 def _step(optimizer: Optimizer, contender: Contender) -> float:
-    """The seconds of one step."""
+    """Return the duration of one step."""
     for name, value in contender.settings.items():
         setattr(optimizer, name, value)
     began = time.perf_counter()
@@ -210,7 +210,7 @@ def _step(optimizer: Optimizer, contender: Contender) -> float:
 
 
 def _interleaved(optimizers: dict[str, Optimizer], rounds: int) -> dict[str, list[float]]:
-    order, shuffle = list(CONTENDERS), random.Random(0).shuffle  # noqa: S311 - nothing here is secret
+    order, shuffle = list(CONTENDERS), random.Random(0).shuffle  # noqa: S311 - not for cryptography
     for _ in range(2):  # makes state, compiles, and touches all memory
         for contender in CONTENDERS.values():
             _step(optimizers[contender.builder], contender)
@@ -235,14 +235,14 @@ def _state_bytes(optimizer: Optimizer) -> int:
 
 
 def _elsewhere(key: str, shapes: Shapes, weights: int) -> float | None:
-    """`temporary_memory` for each weight, in a new process: memory that a process once had it may not give back."""
+    """Run `temporary_memory` per weight in a new process, since freed memory may not be returned to the system."""
     code = f"from zerocross.bench.optimizer import temporary_memory as t; print(t({key!r}, {list(shapes)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return None if (said := done.stdout.strip()) == "None" else int(said) / weights
 
 
 def temporary_memory(key: str, shapes: Shapes) -> int | None:
-    """By how many bytes this process grows while one step runs, above what it keeps; None where Linux does not say."""
+    """Return by how many bytes this process grows temporarily during one step; None if Linux does not report it."""
     if not Path("/proc/self/clear_refs").exists():
         return None
     torch.set_num_threads(1)
@@ -251,8 +251,8 @@ def temporary_memory(key: str, shapes: Shapes) -> int | None:
     for _ in range(2):
         _step(optimizer, contender)
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what is free, but not given back, would hide what the step takes
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the highest figure so far
+    ctypes.CDLL(None).malloc_trim(0)  # free memory held by the allocator would hide the growth
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
     kept = _status("VmRSS")
     _step(optimizer, contender)
     return max(0, _status("VmHWM") - kept)

@@ -1,4 +1,4 @@
-"""Training speed in one run: a binary network beside its full-precision twin, the whole loop beside the bare step."""
+"""Training speed: a binary network compared with its full-precision twin, and the whole loop with the bare step."""
 
 from __future__ import annotations
 

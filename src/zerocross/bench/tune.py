@@ -88,7 +88,7 @@ def measure(
         rounds: how often each crew is measured, >= 1.
         crews: who searches; ONE among them.
         samplers: whose suggestions are timed.
-        say: told what is going on.
+        say: called with progress messages.
     """
     rates: dict[WorkerSetup, list[float]] = {crew: [] for crew in crews}
     with tempfile.TemporaryDirectory() as folder:

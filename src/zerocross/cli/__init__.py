@@ -1,4 +1,4 @@
-"""The command line: one file per command, heavy imports inside, so that --help answers at once."""
+"""The command line: one file per command, with heavy imports inside functions so that --help is fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of commands, and how an error reaches the terminal: one line, exit code 2, no traceback."""
+"""The list of commands; user errors are printed as one line with exit code 2, without a traceback."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def options(
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """The options before any command."""
+    """Global options."""
 
 
 # command name -> module in zerocross.cli. A module offers `command` (a function) or `app` (a group of commands).
@@ -43,6 +43,7 @@ COMMANDS = {
     "train": "train",
     "tune": "tune",
     "compare": "compare",
+    "suite": "suite",
     "reproduce": "reproduce",
     "evaluate": "evaluate",
     "runs": "runs",
@@ -54,6 +55,8 @@ COMMANDS = {
     "report": "report",
     "pack": "pack",
     "predict": "predict",
+    "zoo": "zoo",
+    "serve": "serve",
     "export": "export",
     "playground": "playground",
     "bench": "bench",
@@ -66,7 +69,7 @@ for _name, _module in COMMANDS.items():
     else:
         app.command(_name)(_part.command)
 
-# What a user can put right: one line and exit code 2. Anything else is a bug of ours and keeps its traceback.
+# Errors that a user can fix: one line and exit code 2. Anything else is a bug and keeps its traceback.
 USER_ERRORS = (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
@@ -78,7 +81,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     except typer.Abort:
         return _fail("interrupted", 130)
     except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # the help of a group of commands has been printed
+        if type(error).__name__ == "NoArgsIsHelpError":  # help has already been printed
             return 0
         where = getattr(getattr(error, "ctx", None), "command_path", "zerocross")
         return _fail(f"{_one_line(error.format_message())} (see {where} --help)", 2)

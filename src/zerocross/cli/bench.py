@@ -1,4 +1,4 @@
-"""`zerocross bench`: timings, each beside its rivals in the same run."""
+"""`zerocross bench`: speed compared with other implementations, measured in the same run."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerocross.cli import bench_inference, bench_train, bench_tune
+from zerocross.cli import bench_inference, bench_serve, bench_train, bench_tune
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from zerocross.bench.optimizer import OptimizerTimes
 
-app = typer.Typer(help="Timings, each beside its rivals in the same run.", no_args_is_help=True)
+app = typer.Typer(help="Measure speed against other implementations, in the same run.", no_args_is_help=True)
 
 _QUICK = [(8, 8, 3, 3), (8, 8, 1, 1), (16, 8)]
 _HEADER = ("step", "median\nms", "fastest\nms", "x SGD\nfused", "x SGD\nforeach", "state\nbytes", "temp.\nbytes")
 app.command("train")(bench_train.command)
 app.command("inference")(bench_inference.command)
 app.command("tune")(bench_tune.command)
+app.command("serve")(bench_serve.command)
 
 
 @app.command()
 def optimizer(
     rounds: Annotated[int, typer.Option(help="Timed steps of each contender; medians are printed.")] = 40,
-    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
-    quick: Annotated[bool, typer.Option("--quick", help="A few weights instead of ReActNet-A's: a try-out.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table for a README.")] = False,
+    threads: Annotated[int, typer.Option(help="Number of torch threads.")] = 2,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use a few weights instead of ReActNet-A's, to try the command.")
+    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write the figures here, too, e.g. results/bench_optimizer.json.")
+        Path | None, typer.Option(help="Also write the results to this file, e.g. results/bench_optimizer.json.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Time GradientFilter's step beside torch's SGD and Adam, on ReActNet-A's 28 million binary weights.
+    """Compare the step time of GradientFilter with torch's SGD and Adam, on ReActNet-A's 28 million binary weights.
 
-    Contenders take turns, so that whatever else the machine does hits all of them. Needs 2 GB of memory.
+    Contenders take turns, so that other load on the machine affects all of them. Needs 2 GB of memory.
     """
     from rich.console import Console
 
     if out is not None and out.exists() and not force:
-        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
+        raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
     from zerocross.bench.optimizer import measure
     from zerocross.files import write_json
     from zerocross.provenance import provenance
@@ -49,7 +52,7 @@ def optimizer(
     console = Console(highlight=False, markup=False)
     say = Console(stderr=True, highlight=False).print
     times = measure(_QUICK if quick else None, rounds, threads=threads, memory=not quick, say=say)
-    notes = ["A try-out on a few weights: says nothing about real networks."] if quick else _notes(times)
+    notes = ["Measured on a few weights only: not representative of real networks."] if quick else _notes(times)
     if markdown:
         console.print("\n".join([_markdown(times), "", *(f"- {note}" for note in notes)]), soft_wrap=True)
     else:
@@ -87,11 +90,11 @@ def _notes(times: OptimizerTimes) -> list[str]:
             f"{times.weights:,} weights; {times.rounds} rounds, contenders in turn; {times.threads} threads; "
             f"load average {first:.1f} before, {last:.1f} after."
         ),
-        "state: bytes that every weight keeps; temp.: bytes a weight on top while a step runs.",
+        "state: bytes of state per weight; temp.: temporary bytes per weight during a step.",
         f"nonfinite='raise', GradientFilter's default, costs {raising[0]} of a step, {raising[1]} of a compiled one.",
     ]
     if first > 0.5:
-        notes.append("The machine was busy with something else: the fastest steps say more than the medians.")
+        notes.append("The machine was busy: the fastest steps are more reliable than the medians.")
     for target, fastest in zip(times.targets(), times.targets(min), strict=True):
         median, best, limit = (_ratio(value, target.limit) for value in (target.value, fastest.value, target.limit))
         verdict = "met" if target.met else "missed"

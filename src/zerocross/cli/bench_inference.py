@@ -29,6 +29,14 @@ def command(
         str | None,
         typer.Option(metavar="PYTHON", help="A python that has Larq Compute Engine (`make lce` sets one up)."),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="NETWORK", help="Only the time of every step of this network, and what limits it."),
+    ] = None,
+    real: Annotated[str, typer.Option(help="With --profile: float32, float16 or int8 for real weights.")] = "float32",
+    level: Annotated[
+        str | None, typer.Option(help="Run code for processors with less: avx512, avx2 or portable.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One small network, nothing compiled: a try-out.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Write the figures here, too, e.g. results/bench_inference.json.")
@@ -49,6 +57,13 @@ def command(
     from zerocross.provenance import provenance
     from zerocross.runtime.team import processors
 
+    if level is not None:
+        from zerocross.runtime.kernels.native import use_level
+
+        use_level(level)
+    if profile is not None:
+        _profile(Console(highlight=False, markup=False, soft_wrap=True), profile, real, rounds)
+        return
     if max(threads) > processors():
         raise ValueError(f"--threads {max(threads)}: this machine offers {processors()}")
     console = Console(highlight=False, markup=False)
@@ -65,6 +80,29 @@ def command(
     if out is not None:
         write_json(out, {**times.as_dict(), "provenance": provenance()})
         console.print(f"Figures: {out}", soft_wrap=True)
+
+
+def _profile(console: Console, name: str, real: str, rounds: int) -> None:
+    from zerocross.bench.inference_profile import NAMES, measure_profile
+    from zerocross.models.registry import MODELS
+    from zerocross.nn.checks import check_choice
+
+    check_choice("--profile", name, MODELS)
+    found = measure_profile(name, real, max(50, 4 * rounds))
+    rows = [
+        (NAMES[step.kind], step.what, f"{1e6 * step.seconds:.1f}", f"{step.seconds / found.seconds:.1%}",
+         step.limit, f"{step.reached:.0%}")
+        for step in found.steps
+    ]  # fmt: skip
+    console.print(_table((f"{name}, {real}", "what", "us", "share", "limit", "reached"), rows))
+    for kind, seconds in found.kinds().items():
+        console.print(f"{NAMES[kind]}: {1e6 * seconds:.0f} us, {seconds / found.seconds:.1%}")
+    limits = found.limits
+    console.print(
+        f"In all {1e3 * found.seconds:.3f} ms, one image, one thread, the fastest of each step. Limits measured in the "
+        f"same run: {limits.binary:.0f} G products of bits a second, {limits.real:.0f} of float32, "
+        f"{limits.bytes:.0f} of bytes, {limits.memory:.0f} GB/s read and written. Above 100 %: from a nearer cache."
+    )
 
 
 def _print(console: Console, times: InferenceTimes) -> None:

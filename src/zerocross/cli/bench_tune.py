@@ -1,4 +1,4 @@
-"""`zerocross bench tune`: trials a minute by one worker and by two, and the samplers' own time."""
+"""`zerocross bench tune`: trials per minute with one and two workers, and the samplers' own time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from zerocross.cli.train import DATA_DIR
 
 
 def command(
-    recipe: Annotated[str, typer.Option(metavar="NAME", help="What a trial trains.")] = "audiomnist-mlp",
+    recipe: Annotated[str, typer.Option(metavar="NAME", help="The recipe that a trial trains.")] = "audiomnist-mlp",
     epochs: Annotated[int, typer.Option(metavar="N", help="Epochs of a trial.", min=1)] = 1,
     trials: Annotated[int, typer.Option(metavar="N", help="Trials of each search.", min=1)] = 12,
     rounds: Annotated[int, typer.Option(metavar="N", help="Searches by each number of workers.", min=1)] = 3,
     data_dir: Annotated[Path | None, DATA_DIR] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the figures here, too, e.g. results/bench_tune.json.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the results to this file, e.g. results/bench_tune.json."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an existing file.")] = False,
 ) -> None:
-    """Time a search by one worker, on one thread and on all, and by two, in turn; and each sampler's suggestions.
+    """Measure a search with one worker, on one thread and on all, and with two; and each sampler's suggestions.
 
-    Workers are processes that share the cores. What they take to start is not counted.
+    Workers are processes that share the cores. Their startup time is not included.
     """
     import os
 
@@ -32,7 +33,7 @@ def command(
     from rich.table import Table
 
     if out is not None and out.exists() and not force:
-        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
+        raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
     from zerocross.bench.tune import TARGET, TWO, measure
     from zerocross.files import write_json
     from zerocross.provenance import provenance

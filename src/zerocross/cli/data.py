@@ -1,4 +1,4 @@
-"""`zerocross data`: fetch datasets, and check what is there."""
+"""`zerocross data`: fetch and check datasets."""
 
 from __future__ import annotations
 
@@ -10,58 +10,66 @@ from zerocross.cli.train import FETCHED
 
 app = typer.Typer(help="Fetch datasets, and check what is there.", no_args_is_help=True)
 
-_FETCHED = ("cifar10", "audiomnist", "imagenet", "digits")
+_DOWNLOADED = ("cifar10", "mnist", "fashion-mnist")
+_EXPLAINED = ("audiomnist", "ucr", "hapt", "imdb", "imagenet")
 
 
 @app.command()
 def fetch(
     name: str = typer.Argument(
-        help="cifar10 is downloaded; audiomnist, imagenet: says where they are and where to put them."
+        help=f"Downloaded: {', '.join(_DOWNLOADED)}. Explained, where to get and to put it: {', '.join(_EXPLAINED)}."
     ),
     data_dir: Path = typer.Option(FETCHED, "--data-dir", envvar="ZEROCROSS_DATA", help="The folder of all datasets."),
-    url: str = typer.Option("", "--url", hidden=True, help="Another address of the same archive."),
+    url: str = typer.Option("", "--url", hidden=True, help="Another address of the same files."),
 ) -> None:
-    """Download CIFAR-10 (170 MB), or print where another dataset comes from and the layout expected.
+    """Download a dataset (CIFAR-10: 170 MB), or print where it comes from and the layout expected.
 
     A download that breaks off is continued by the next one. Files are checked before they are put in place.
     """
     from zerocross.data import layout
 
-    if name not in _FETCHED:
-        raise ValueError(f"dataset {name!r} is unknown; choose one of {', '.join(_FETCHED)}")
+    known = (*_DOWNLOADED, *_EXPLAINED, "digits")
+    if name not in known:
+        raise ValueError(f"dataset {name!r} is unknown; choose one of {', '.join(known)}")
     if name == "digits":
         typer.echo("digits come with scikit-learn: nothing to fetch")
-    elif name == "cifar10":
-        _fetch_cifar10(data_dir, url or layout.CIFAR10_ADDRESS)
+    elif name in _DOWNLOADED:
+        _download(name, data_dir, url)
     else:
-        address = {"audiomnist": layout.AUDIOMNIST_ADDRESS, "imagenet": layout.IMAGENET_ADDRESS}[name]
+        address = layout.ADDRESSES[name]
         typer.echo(f"{name} is not downloaded for you. Official address:\n  {address}\nLay it out like this:")
         for line in layout.LAYOUTS[name].replace("DIR", str(data_dir)).splitlines():
             typer.echo(f"  {line}")
         typer.echo(f"Then: zerocross data check {data_dir}")
 
 
-def _fetch_cifar10(data_dir: Path, address: str) -> None:
+def _download(name: str, data_dir: Path, address: str) -> None:
     from rich import progress
 
-    from zerocross.data.fetch import fetch_cifar10
+    from zerocross.data.fetch import fetch_cifar10, fetch_idx
+    from zerocross.data.layout import CIFAR10_ADDRESS
 
     columns = (
-        progress.TextColumn("cifar10"),
+        progress.TextColumn(name),
         progress.BarColumn(),
         progress.DownloadColumn(),
         progress.TransferSpeedColumn(),
         progress.TimeRemainingColumn(),
     )
     with progress.Progress(*columns, transient=True) as bar:
-        task = bar.add_task("cifar10", total=None)
-        folder = fetch_cifar10(
-            data_dir, address=address, progress=lambda done, total: bar.update(task, completed=done, total=total)
-        )
+        task = bar.add_task(name, total=None)
+
+        def show(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        if name == "cifar10":
+            folder = fetch_cifar10(data_dir, address=address or CIFAR10_ADDRESS, progress=show)
+        else:
+            folder = fetch_idx(name, data_dir, address=address or None, progress=show)
     if folder is None:
-        typer.echo(f"cifar10 is already in {data_dir / 'cifar10'}, whole: nothing to do")
+        typer.echo(f"{name} is already complete in {data_dir / name}: nothing to do")
     else:
-        typer.echo(f"cifar10 is in {folder}, all checksums official")
+        typer.echo(f"{name} is in {folder}; all checksums match")
 
 
 @app.command()
@@ -77,7 +85,7 @@ def check(
     if folder is None:
         folder = FETCHED
         if not folder.is_dir():
-            raise ValueError(f"which folder? give DIR or set ZEROCROSS_DATA; there is no folder {folder} here")
+            raise ValueError(f"no folder given: pass DIR or set ZEROCROSS_DATA; the default, {folder}, does not exist")
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

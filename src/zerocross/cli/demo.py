@@ -1,4 +1,4 @@
-"""zerocross demo: a binary network on embedded data, three seeds, and what to try next."""
+"""zerocross demo: train a binary network on embedded data with three seeds, and suggest what to try next."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from zerocross.cli.train import carry_out
 
 
 def command(
-    seeds: Annotated[int, typer.Option(metavar="N", help="How many runs.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Number of runs.", min=1)] = 3,
     epochs: Annotated[
         int | None, typer.Option(metavar="N", help="Epochs of each run. Default: the recipe's.", min=1)
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folders go.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Parent of the run folders.")] = Path("runs"),
 ) -> int:
     """Train a binary convolutional network on scikit-learn's digits with GradientFilter, once per seed."""
     import dataclasses
@@ -52,25 +52,24 @@ def command(
     if seeds > 1:
         spread, runs = f" +- {statistics.stdev(accuracies):.2f}", f"mean and standard deviation of {seeds} seeds"
     last = folder / f"seed{seeds - 1}"
-    told = {
-        "What happened": f"{statistics.mean(accuracies):.2f}{spread} % of the held-out digits right "
-        f"({runs}, {seconds:.0f} s each)",
-        "What is binary": f"{total.binary:,} of {total.binary + total.real:,} weights are -1 or +1, with "
+    report = {
+        "Accuracy": f"{statistics.mean(accuracies):.2f}{spread} % on the test digits ({runs}, {seconds:.0f} s each)",
+        "Binary": f"{total.binary:,} of {total.binary + total.real:,} weights are -1 or +1; they do "
         f"{share:.0f} % of all multiply-accumulates",
-        "How it learned": f"flips per weight and update fell from {flips[0][1]:.2f} to {flips[-1][1]:.4f} as alpha "
+        "Flips": f"flips per weight and update fell from {flips[0][1]:.2f} to {flips[-1][1]:.4f} as alpha "
         f"decayed: {last / 'curves.png'}",
-        "What is there": f"config.json, metrics.jsonl, checkpoints/ and model.safetensors in {last}",
-        "What next": "zerocross train digits --set optimizer.alpha=1e-2; zerocross filter --alpha 3e-3 --gamma 0.1",
+        "Files": f"config.json, metrics.jsonl, checkpoints/ and model.safetensors in {last}",
+        "Try next": "zerocross train digits --set optimizer.alpha=1e-2; zerocross filter --alpha 3e-3 --gamma 0.1",
     }
     console.print()
-    for what, text in told.items():
+    for what, text in report.items():
         console.print(f"{what}: {text}", markup=False)
     return 0
 
 
 def _fresh(folder: Path) -> Path:
-    """The first of demo-1, demo-2, ... that does not exist: a demo never writes over another."""
+    """Return the first of demo-1, demo-2, ... that does not exist, so that no run is overwritten."""
     number = 1
-    while (found := folder.with_name(f"{folder.name}-{number}")).exists():
+    while (candidate := folder.with_name(f"{folder.name}-{number}")).exists():
         number += 1
-    return found
+    return candidate

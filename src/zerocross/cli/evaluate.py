@@ -1,4 +1,4 @@
-"""zerocross evaluate: the accuracy of a run's network, with its batch-norm statistics as they are or estimated anew."""
+"""zerocross evaluate: the accuracy of a run's network, optionally with re-estimated batch-norm statistics."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def command(
         typer.Option(
             metavar="N",
             min=0,
-            help="Also estimate batch-norm statistics anew from N training batches, and evaluate again.",
+            help="Also evaluate with batch-norm statistics re-estimated from N training batches.",
         ),
     ] = 0,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the datasets are. Default: as in the run.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of the datasets. Default: that of the run.")
     ] = None,
     batch_size: Annotated[int, typer.Option(metavar="N", help="Samples per batch.", min=1)] = 256,
 ) -> None:
-    """Evaluate a run's network on the part that the run evaluates on.
+    """Evaluate a run's network on the run's evaluation data.
 
-    Running statistics of batch norm lag behind the last flips; --recalibrate-bn estimates them from training data for
-    the network as it is now, and prints both figures. The run itself is not changed.
+    Running statistics of batch norm lag behind the last flips; --recalibrate-bn re-estimates them from training data
+    and prints both accuracies. The run itself is not changed.
     """
     from dataclasses import replace
 

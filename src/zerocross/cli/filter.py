@@ -1,4 +1,4 @@
-"""`zerocross filter`: which filter an SGD is, or which SGD a filter is, in a table and a picture."""
+"""`zerocross filter`: the filter that is equivalent to an SGD, or the SGD equivalent to a filter, as table and plot."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from zerocross.filters import IIRFilter, Response
 
-_SGD = "From the settings of torch.optim.SGD"
-_OWN = "From the filter's own"
+_SGD = "Settings of torch.optim.SGD"
+_OWN = "Settings of a filter"
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")  # Okabe-Ito
 _STYLES = ("-", "--", ":")
-_MADE_BY_US = b"zerocross filter"  # in a picture's metadata: tells ours from others
+_CREATOR = b"zerocross filter"  # in a plot's metadata: marks files that may be replaced
 
 
 class _Subject(NamedTuple):
-    """The filters to show, the one in question first, and what to say above and below the table."""
+    """The filters to show, the main one first, with a title and notes."""
 
     title: str
     filters: dict[str, IIRFilter]
@@ -41,14 +41,15 @@ def command(
     alpha: Annotated[float | None, typer.Option(help="Discount of an EMA, in (0, 1].", rich_help_panel=_OWN)] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount of the EMA before it.", rich_help_panel=_OWN)] = None,
     order: Annotated[
-        int | None, typer.Option(help="Instead of --gamma: so many EMAs of alpha in series.", rich_help_panel=_OWN)
+        int | None, typer.Option(help="Instead of --gamma: number of EMAs of alpha in series.", rich_help_panel=_OWN)
     ] = None,
-    out: Annotated[Path, typer.Option(help="The picture, .png or .svg.")] = Path("filter.png"),
+    out: Annotated[Path, typer.Option(help="File of the plot, .png or .svg.")] = Path("filter.png"),
     force: Annotated[
-        bool, typer.Option("--force", help="Replace any existing file; an earlier picture of this command always is.")
+        bool,
+        typer.Option("--force", help="Replace any existing file; earlier plots of this command are always replaced."),
     ] = False,
 ) -> None:
-    """Say which filter an SGD is, or which SGD a filter is; draw its impulse and frequency response.
+    """Show the filter that is equivalent to an SGD, or the SGD equivalent to a filter; plot its responses.
 
     zerocross filter --lr 0.1 --momentum 0.9 --weight-decay 1e-4
 
@@ -74,25 +75,25 @@ def command(
     for note in notes:
         console.print(note + "\n")
     if next(iter(responses.values())).stability == "unstable":
-        console.print("No picture: the filter is unstable, its response grows without end.")
+        console.print("No plot: the filter is unstable, its response grows without bound.")
         return
     _draw(subject.title, responses, out, force)
-    console.print(f"Picture: {out}", soft_wrap=True)
+    console.print(f"Plot: {out}", soft_wrap=True)
 
 
 def _check_options(sgd: dict[str, float], own: dict[str, float]) -> None:
     names = {name: "--" + name.replace("_", "-") for name in (*sgd, *own)}
     if sgd and own:
         raise ValueError(
-            f"{names[next(iter(sgd))]} is a setting of SGD and {names[next(iter(own))]} one of a filter: give --lr, "
+            f"{names[next(iter(sgd))]} is a setting of SGD and {names[next(iter(own))]} one of a filter: use --lr, "
             "--momentum, --weight-decay or --alpha, --gamma, not both"
         )
     if sgd and "lr" not in sgd:
-        raise ValueError(f"--lr is missing beside {', '.join(names.values())}")
+        raise ValueError(f"--lr is required with {', '.join(names.values())}")
     if not sgd and ("alpha" not in own or len(own) != 2):
         raise ValueError(
-            f"{' '.join(names.values()) or 'no option'} given: a filter needs --lr (with --momentum, --weight-decay), "
-            "or --alpha with --gamma, or --alpha with --order"
+            f"{' '.join(names.values()) or 'no option'} given: use --lr (with --momentum, --weight-decay), --alpha "
+            "with --gamma, or --alpha with --order"
         )
     if own.get("order", 1) < 1:
         raise ValueError(f"--order {own['order']} must be 1 or more")
@@ -100,9 +101,9 @@ def _check_options(sgd: dict[str, float], own: dict[str, float]) -> None:
 
 def _check_picture(out: Path) -> None:
     if out.suffix.lower() not in {".png", ".svg"}:
-        raise ValueError(f"--out {out}: the picture's name must end in .png or .svg")
+        raise ValueError(f"--out {out}: the file name must end in .png or .svg")
     if not out.absolute().parent.is_dir():
-        raise FileNotFoundError(f"--out {out}: there is no folder {out.parent}; make it first")
+        raise FileNotFoundError(f"--out {out}: folder {out.parent} does not exist; create it first")
 
 
 def _from_sgd(settings: dict[str, float]) -> _Subject:
@@ -115,7 +116,7 @@ def _from_sgd(settings: dict[str, float]) -> _Subject:
     if paper_alpha <= 1:
         filters["paper's reading"] = from_latent(sgd.lr, sgd.weight_decay, 1 - sgd.momentum)
     if stability(filt) == "integrator":
-        notes.append("An integrator: without weight decay a pole is 1, and every gradient is remembered for ever.")
+        notes.append("An integrator: without weight decay one pole is 1, and no gradient is ever forgotten.")
     try:
         alpha, _ = alpha_gamma(filt)
     except ValueError as reason:
@@ -123,11 +124,11 @@ def _from_sgd(settings: dict[str, float]) -> _Subject:
     else:
         if sgd.momentum and sgd.weight_decay:
             notes.append(
-                f"The paper reads alpha = lr * weight_decay (its Eq. 3). torch's SGD decays inside its momentum, which "
-                f"adds decay up: its alpha is {alpha / paper_alpha:.4g} times that."
+                f"The paper reads alpha = lr * weight_decay (its Eq. 3). torch's SGD applies weight decay before "
+                f"momentum, which accumulates it: its alpha is {alpha / paper_alpha:.4g} times that."
             )
     given = ", ".join(f"{name}={value}" for name, value in settings.items())
-    return _Subject(f"SGD({given}): a filter of order {filt.order}", filters, notes)
+    return _Subject(f"SGD({given}) is a filter of order {filt.order}", filters, notes)
 
 
 def _from_own(alpha: float, gamma: float | None = None, order: int = 2) -> _Subject:
@@ -140,11 +141,13 @@ def _from_own(alpha: float, gamma: float | None = None, order: int = 2) -> _Subj
         title = f"{order} EMA{'s in series' if order > 1 else ''}, alpha = {alpha:g}"
         gamma = {1: 1.0, 2: alpha}.get(order)
     if gamma is None:
-        return _Subject(title, {"filter": filt}, [f"No SGD is a filter of order {order}: it has two poles at most."])
+        return _Subject(
+            title, {"filter": filt}, [f"No SGD is equivalent to a filter of order {order}: SGD has at most two poles."]
+        )
     latent, sgd = to_latent(alpha, gamma, lr=0.1), to_sgd(alpha, gamma, lr=0.1)
     note = (
-        "It takes the signs of these SGDs, at constant rates and from a start at zero; at another lr, weight_decay "
-        "scales with 0.1 / lr.\n"
+        "It gives the same signs as these SGDs, at constant rates and starting from zero; for another lr, scale "
+        "weight_decay by 0.1 / lr.\n"
         f"  torch   SGD(params, lr=0.1, momentum={sgd.momentum:.6g}, weight_decay={sgd.weight_decay:.6g})\n"
         f"  paper   Eqs. 2 and 3 with lr=0.1, gamma={latent.gamma:.6g}, weight_decay={latent.weight_decay:.6g}"
     )
@@ -152,7 +155,7 @@ def _from_own(alpha: float, gamma: float | None = None, order: int = 2) -> _Subj
 
 
 def _add_single_ema(responses: dict[str, Response]) -> list[str]:
-    """Add the EMA of equal noise gain to the table, where there is one, and say what the order buys."""
+    """Add the EMA of equal noise gain to the table, if there is one, and describe the effect of the order."""
     from zerocross.filters import compare_orders
 
     first = next(iter(responses.values()))
@@ -164,10 +167,10 @@ def _add_single_ema(responses: dict[str, Response]) -> list[str]:
         return []
     responses["same-noise EMA"] = noise
     note = (
-        f"What the order buys: at equal noise gain one EMA has a mean delay of {_count(noise.mean_delay, 1)} steps "
+        f"Effect of the order: at equal noise gain one EMA has a mean delay of {_count(noise.mean_delay, 1)} steps "
         f"(this filter {_count(given.mean_delay, 1)}) and follows a reversal in {_count(noise.reversal)} "
         f"({_count(given.reversal)}), but noise flips it {noise.flip_rate / given.flip_rate:,.1f} times as often. "
-        f"One EMA that noise flips as rarely is {flips.mean_delay / given.mean_delay:,.1f} times as late."
+        f"A single EMA with the same flip rate has {flips.mean_delay / given.mean_delay:,.1f} times the delay."
     )
     return [note]
 
@@ -184,7 +187,9 @@ def _print_table(console: Console, responses: dict[str, Response]) -> None:
     for label in columns[0]:
         table.add_row(label, *(column[label] for column in columns))
     console.print(table)
-    console.print("Reversal: until the sign follows a steady gradient that turned. Noise is white.\n", style="dim")
+    console.print(
+        "Reversal: until the sign follows a steady gradient that changed sign. Noise is white.\n", style="dim"
+    )
 
 
 def _cells(response: Response) -> dict[str, str]:
@@ -232,8 +237,8 @@ def _draw(title: str, responses: dict[str, Response], out: Path, force: bool) ->
     from zerocross.files import write_whole
     from zerocross.filters import frequency_response, impulse_response
 
-    if out.exists() and not force and _MADE_BY_US not in out.read_bytes():
-        raise FileExistsError(f"{out} exists and stays as it is: choose another --out, or --force to replace it")
+    if out.exists() and not force and _CREATOR not in out.read_bytes():
+        raise FileExistsError(f"{out} already exists: choose another --out, or use --force to replace it")
     longest = max((r.window for r in responses.values() if r.window < float("inf")), default=1000.0)
     ages = np.unique(np.geomspace(1, 2 * longest + 10, 600).astype(np.int64))
     frequencies = np.geomspace(0.02 / (longest + 10), 0.5, 600)
@@ -256,6 +261,6 @@ def _draw(title: str, responses: dict[str, Response], out: Path, force: bool) ->
     right.set_xlim(frequencies[0], 0.5)
     right.legend(loc="lower left")
     kind = out.suffix[1:].lower()
-    made_by = {"Software" if kind == "png" else "Creator": _MADE_BY_US.decode()}
-    write_whole(out, lambda file: figure.savefig(file, format=kind, dpi=120, metadata=made_by))
+    metadata = {"Software" if kind == "png" else "Creator": _CREATOR.decode()}
+    write_whole(out, lambda file: figure.savefig(file, format=kind, dpi=120, metadata=metadata))
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""zerocross methods: the ways to train binary weights."""
+"""zerocross methods: list the methods for training binary weights."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show one method whole: source, settings, stages.")
+        str | None, typer.Argument(metavar="NAME", help="Show the details of one method: source, settings, stages.")
     ] = None,
 ) -> None:
-    """List the methods with their hyperparameters and how many there are to tune, or show one whole."""
+    """List the methods with their hyperparameters and the number to tune, or show the details of one."""
     from rich.console import Console
     from rich.table import Table
 
@@ -32,11 +32,10 @@ def command(
         table.add_row(key, method.summary, _values(method.hyperparameters), str(len(method.tuned)))
     Console(highlight=False).print(table)
     untested = ", ".join(key for key, method in METHODS.items() if method.golden is None)
-    typer.echo(f"\nno golden numbers (not tested against published code): {untested}")
+    typer.echo(f"\nnot tested against reference values of published code: {untested}")
     typer.echo(
-        "to tune: for the binary weights; start, scaling and clipping count where a method has them.\n"
-        "One whole: zerocross methods NAME. Run it: zerocross train RECIPE --method NAME. Side by side: zerocross "
-        "compare"
+        "to tune: number of settings of the binary weights, including initialisation, scaling and clipping if any.\n"
+        "Details: zerocross methods NAME. Train: zerocross train RECIPE --method NAME. Compare: zerocross compare"
     )
 
 
@@ -44,19 +43,19 @@ def _show(name: str) -> None:
     from zerocross.methods import get
 
     method = get(name)
-    told = {
+    details = {
         "Source": method.source,
         f"To tune ({len(method.tuned)})": ", ".join(method.tuned),
         "Settings": method.settings,
         "Binary weights": _values(method.hyperparameters),
-        "Real parameters": _values(method.real) or "as the recipe has them",
+        "Real parameters": _values(method.real) or "from the recipe",
         "Layers": _values(method.model_options),
-        "Run": _values(method.run) or "as the recipe has it",
+        "Run": _values(method.run) or "from the recipe",
         "Published network": _values(method.network) or "the common one",
-        "Golden numbers": f"tests/reference/golden/{method.golden}.npz" if method.golden else "no golden numbers",
+        "Reference values": f"tests/reference/golden/{method.golden}.npz" if method.golden else "none",
     }
     typer.echo(f"{name}: {method.summary}\n")
-    for what, text in told.items():
+    for what, text in details.items():
         typer.echo(f"{what}: {text}")
     for number, part in enumerate(method.parts, 1):
         different = {**part.optimizer, **{f"real {key}": value for key, value in part.real.items()}}
@@ -64,7 +63,7 @@ def _show(name: str) -> None:
         typer.echo(f"Stage {number}: {part.share:.0%} of the epochs, binarize = {part.binarize}{extra}")
     setting, value = next(iter(method.hyperparameters.items()))
     example = shlex.quote(f"optimizer.{setting}={value}")  # a ramp has a >
-    typer.echo(f"\nRun it: zerocross train digits --method {name} --set {example}")
+    typer.echo(f"\nTrain: zerocross train digits --method {name} --set {example}")
 
 
 def _values(settings: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import typer
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="One model: show it layer by layer, and its options.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show one model layer by layer, with its options.")] = None,
 ) -> None:
     """List the models with their weights, size and multiply-accumulates (MACs)."""
     import torch
@@ -47,4 +47,4 @@ def command(
         )
     header = ["model", "data", "input", "binary weights", "real", "bits", "float", "packed", "binary MACs", "real MACs"]
     typer.echo(text_table(header, rows, right=7))
-    typer.echo("bits: mean per parameter. MACs: per input. One model layer by layer: zerocross models NAME")
+    typer.echo("bits: mean per parameter. MACs: per input. Layer by layer: zerocross models NAME")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from zerocross import train
 
 
 def command(
@@ -20,21 +23,23 @@ def command(
         bool, typer.Option("--resign", help="Pack the signs of binary weights that are not -1 and +1 (averaged ones).")
     ] = False,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the datasets are. Default: as in the run.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the datasets are, for runs of older versions. Default: as in the run."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Pack a run's network into one file: a bit for each binary weight, the rest real.
 
     Batch norm, scales, shifts and signs are folded into integer thresholds and affine steps; the table says what became
-    of each layer. The file carries preprocessing and class names, and is read without PyTorch.
+    of each layer. The file carries preprocessing and class names, and is read without PyTorch. No dataset is read: the
+    run folder says what its network takes.
     """
     from dataclasses import replace
 
     from zerocross import train
     from zerocross.deploy import pack
     from zerocross.deploy.pack import check_folder
-    from zerocross.deploy.recipe import preprocessing_of
+    from zerocross.runtime.preprocess import Preprocessing
 
     if output.exists() and not overwrite:
         raise FileExistsError(f"{output} exists: choose another name, or overwrite it with --overwrite")
@@ -42,23 +47,38 @@ def command(
     config, place = train.read_config(run), train.read_placement(run)
     if data_dir is not None:
         place = replace(place, data_dir=str(data_dir))
-    dataset = train.load_data(config, place)
-    model, which = train.load_model(run, place, dataset)
+    inputs = _inputs(run, place)
+    model, which = train.load_model(run, place, inputs)
     packed = pack(
         model,
-        dataset.input_size,
+        inputs.input_size,
         real=real,
-        preprocessing=preprocessing_of(dataset),
-        classes=dataset.class_names,
+        preprocessing=Preprocessing.from_json(inputs.preprocessing),
+        classes=inputs.class_names,
         resign=resign,
         provenance={
             "network": config.model.name,
             "method": config.method,
             "config": config.hash,
             "weights": which,
-            "data": dataset.source,
+            "data": inputs.source,
         },
     )
     packed.save(output, overwrite=overwrite)
     typer.echo(packed.table())
     typer.echo(f"{output}: {which} of {run}; try: zerocross predict {output} FILE")
+
+
+def _inputs(run: Path, place: train.Placement) -> train.Inputs:
+    """What the run's network takes: from its folder, or, where an older version made it, from its dataset."""
+    from zerocross import train
+
+    if (kept := train.read_inputs(run)) is not None:
+        return kept
+    typer.echo(f"{run} has no inputs.json, as runs of older versions: its dataset is read instead", err=True)
+    try:
+        return train.load_inputs(run, place)
+    except (FileNotFoundError, ValueError) as wrong:
+        raise ValueError(
+            f"the dataset of {run} cannot be read: say by --data-dir where it is, or train the run again ({wrong})"
+        ) from wrong

@@ -33,7 +33,12 @@ class _Sample:
 
 
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A packed network (.zcb), see zerocross pack.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A packed network (.zcb), see zerocross pack; or zoo:NAME, see zerocross zoo."
+        ),
+    ],
     inputs: Annotated[
         list[Path], typer.Argument(metavar="FILES...", help="Images, clips (.wav), arrays (.npy), or folders of them.")
     ],
@@ -47,9 +52,10 @@ def command(
     normalised like an image, one of floating-point numbers is taken as the network's input as it is. A file that cannot
     be read is named on stderr, the others are predicted, and the exit code is 2.
     """
+    from zerocross import zoo
     from zerocross.runtime import load
 
-    network = load(model, threads=threads)
+    network = load(zoo.located(model), threads=threads)
     if len(network.output_size) != 1:
         raise ValueError(f"{model} gives values of shape {network.output_size} for an input, not a score per class")
     show = _show_json if as_json else _show

@@ -1,4 +1,4 @@
-"""zerocross recipes: the runs that have a name."""
+"""zerocross recipes: list the named configs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show one recipe whole, with the source of each value.")
+        str | None, typer.Argument(metavar="NAME", help="Show all settings of one recipe, with their sources.")
     ] = None,
 ) -> None:
-    """List the recipes, or show one with where each of its values comes from: stated by the paper, or assumed."""
+    """List the recipes, or show the settings of one with their sources: stated by the paper, or assumed."""
     from rich.console import Console
     from rich.table import Table
 
@@ -32,7 +32,7 @@ def command(
         epochs = " + ".join(str(stage.epochs) for stage in recipe.config.stages)
         table.add_row(key, epochs, str(recipe.config.batch_size), recipe.summary)
     Console(highlight=False).print(table)
-    typer.echo("\nOne whole: zerocross recipes NAME. Run it: zerocross train NAME")
+    typer.echo("\nDetails: zerocross recipes NAME. Train: zerocross train NAME")
 
 
 def _show(name: str, recipe: Recipe) -> None:
@@ -47,11 +47,11 @@ def _show(name: str, recipe: Recipe) -> None:
         typer.echo(f"\n{kind}")
         for path, note in notes.items():
             typer.echo(f"  {path}: {note}")
-    typer.echo(f"\nChange any of them: zerocross train {name} --set SETTING=VALUE")
+    typer.echo(f"\nChange a setting: zerocross train {name} --set SETTING=VALUE")
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings that are set, by dotted path."""
+    """Yield (dotted path, value) of all settings that are not None."""
     for key, value in values.items():
         if isinstance(value, list):
             value = dict(enumerate(value))  # noqa: PLW2901
@@ -62,7 +62,7 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def source(recipe: Recipe, path: str) -> str:
-    """Whether a setting is stated by the paper, assumed with a reason, or our default."""
+    """Return whether a setting is stated by the paper, assumed with a reason, or a default of this package."""
 
     def named(notes: Mapping[str, str]) -> bool:
         fields = [field.strip() for key in notes for field in key.split(",")]

@@ -1,4 +1,4 @@
-"""zerocross tune: search for the settings of a recipe that do best on validation data."""
+"""zerocross tune: search for the best settings of a recipe on validation data."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def command(
         str | None,
         typer.Option(metavar="NAME", help="filter (alpha, gamma), latent (six settings), or a .json file. [filter]"),
     ] = None,
-    trials: Annotated[int | None, typer.Option(metavar="N", help="Trials in all. [25]", min=1)] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Total number of trials. [25]", min=1)] = None,
     sampler: Annotated[
         str | None, typer.Option(metavar="NAME", help="botorch, gp (Optuna's own), tpe or random. [botorch]")
     ] = None,
     prune: Annotated[
-        bool, typer.Option("--prune", metavar="", help="Cut trials that are worse than the median of the others.")
+        bool, typer.Option("--prune", metavar="", help="Prune trials that are worse than the median of the others.")
     ] = False,
     storage: Annotated[
         str,
@@ -49,8 +49,10 @@ def command(
     study: Annotated[
         str | None, typer.Option(metavar="NAME", help="The study's name. Default: RECIPE-SPACE-SAMPLER-seedS.")
     ] = None,
-    workers: Annotated[int, typer.Option(metavar="N", help="Processes on this machine.", min=1)] = 1,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Of the sampler and of every run. [0]", min=0)] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Number of processes on this machine.", min=1)] = 1,
+    seed: Annotated[
+        int | None, typer.Option(metavar="S", help="Seed of the sampler and of every run. [0]", min=0)
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(metavar="N", help="Epochs of every run. Default: the recipe's.", min=1)
     ] = None,
@@ -59,18 +61,18 @@ def command(
         typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting of every run. Repeatable."),
     ] = None,
     data_dir: Annotated[Path | None, DATA_DIR] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the best recipe and the picture go.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the best recipe and the plot.")] = Path("runs"),
     resume: Annotated[
-        str | None, typer.Option(metavar="STUDY", help="Go on with this study, or join it from another machine.")
+        str | None, typer.Option(metavar="STUDY", help="Resume this study, or join it from another machine.")
     ] = None,
-    show: Annotated[str | None, typer.Option(metavar="STUDY", help="Show what this study has found so far.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the end result.")] = False,
+    show: Annotated[str | None, typer.Option(metavar="STUDY", help="Show the results of this study so far.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only the final result.")] = False,
 ) -> int:
-    """Search for the settings of a recipe that do best on validation data; test data stay unread.
+    """Search for the best settings of a recipe on validation data; test data are not read.
 
-    The same command on any number of machines, with the same storage, joins the same study. A study that was cut goes
-    on with --resume; the trials of workers that died are run again. The best settings are written as a recipe file that
-    `zerocross train` takes.
+    The same command on other machines, with the same storage, joins the same study. An interrupted study resumes with
+    --resume; trials of workers that died are run again. The best settings are written to a recipe file for `zerocross
+    train`.
     """
     given = {
         "RECIPE": recipe, "--space": space, "--sampler": sampler, "--prune": prune, "--study": study, "--seed": seed,
@@ -78,14 +80,14 @@ def command(
     }  # fmt: skip
     named = {"--resume": resume, "--show": show}
     if sum(value is not None for value in named.values()) > 1:
-        raise ValueError("--show and --resume exclude each other; --resume shows what it has found at its end")
+        raise ValueError("--show and --resume cannot be combined; --resume shows the results at its end")
     for option, value in named.items():
         if value is not None and (
             refused := [name for name, was in given.items() if was is not None and was is not False]
         ):
-            raise ValueError(f"{option} takes a study as it was begun: leave out {', '.join(refused)}")
+            raise ValueError(f"{option} uses the settings of an existing study: remove {', '.join(refused)}")
     if show is not None and trials is not None:
-        raise ValueError("--show runs nothing: leave out --trials, or take --resume")
+        raise ValueError("--show does not run trials: remove --trials, or use --resume")
     _need_packages()
 
     from zerocross import tune
@@ -99,7 +101,7 @@ def command(
         objective = _objective(joined.plan, where)
     else:
         if recipe is None:
-            raise ValueError("which recipe? For instance: zerocross tune audiomnist-mlp --space filter")
+            raise ValueError("a recipe is required; example: zerocross tune audiomnist-mlp --space filter")
         name = study or f"{Path(recipe).stem}-{Path(space or 'filter').stem}-{sampler or 'botorch'}-seed{seed or 0}"
         about = _recipe(recipe, epochs, set_ or [], seed or 0)
         plan = tune.StudyPlan(_space(space or "filter"), sampler or "botorch", seed or 0, prune, {"config": about})
@@ -116,10 +118,10 @@ def _need_packages() -> None:
     try:
         import optuna
     except ImportError:
-        raise ValueError("zerocross tune needs packages: pip install 'zerocross[tune]'") from None
+        raise ValueError("zerocross tune requires additional packages: pip install 'zerocross[tune]'") from None
     del optuna
-    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
+    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # hide the ranks of the processes
+    sys.path.append(str(Path.cwd()))  # a teacher's module:function may be there
 
 
 def _objective(plan: StudyPlan, data_dir: str | None) -> Training:
@@ -142,22 +144,22 @@ def _recipe(name: str, epochs: int | None, set_: list[str], seed: int) -> dict[s
 
     config = recipes.get(name).config
     config = with_epochs(config, epochs) if epochs is not None else config
-    # Settled here, so that workers on other machines train in the same precision.
+    # Resolve the precision here, so that workers on other machines use the same.
     return to_dict(settled(changed(config, {**assignments(set_), "seed": str(seed)})))
 
 
 def _search(study: Study, objective: Training, storage: str, workers: int, out: Path, *, quiet: bool) -> int:
-    """Run trials until the study is done, then show it."""
+    """Run trials until the study is complete, then show it."""
     from optuna.exceptions import StorageInternalError
 
     from zerocross.tune import history
     from zerocross.tune.text import count
     from zerocross.tune.workers import run, stoppable
 
-    go_on = f"go on with: zerocross tune --resume {study.name}{_storage_option(storage)}"
+    go_on = f"resume with: zerocross tune --resume {study.name}{_storage_option(storage)}"
     before = history.read(study.load())
     if before.outcomes and before.open and not quiet:
-        _say(f"study {study.name}: {count(before)} trials are done; the rest follows")
+        _say(f"study {study.name}: {count(before)} trials are already complete")
     began, errors = time.monotonic(), []
     try:
         if workers == 1:
@@ -169,24 +171,24 @@ def _search(study: Study, objective: Training, storage: str, workers: int, out: 
         after = history.read(study.load())
     except (KeyboardInterrupt, SystemExit) as stopped:
         code = stopped.code if isinstance(stopped, SystemExit) else 128 + signal.SIGINT
-        return _tell(f"stopped, and the trials at hand given back; {go_on}", int(code or 0))
+        return _tell(f"stopped; running trials were returned to the queue; {go_on}", int(code or 0))
     except StorageInternalError as failed:
-        return _tell(f"the storage does not answer any more ({one_line(failed.__cause__ or failed, 300)}); {go_on}", 1)
-    told = "; ".join(sorted(set(errors)))
+        return _tell(f"the storage is no longer available ({one_line(failed.__cause__ or failed, 300)}); {go_on}", 1)
+    causes = one_line("; ".join(sorted(set(errors))), 300)
     if after.open:
-        return _tell(f"all workers have ended ({one_line(told, 300)}) with {count(after)} trials done; {go_on}", 1)
+        return _tell(f"all workers have exited ({causes}) after {count(after)} trials; {go_on}", 1)
     if errors:
-        _say(f"{len(errors)} of {workers} workers ended early ({one_line(told, 300)}); the others did their trials")
+        _say(f"{len(errors)} of {workers} workers exited early ({causes}); the others completed their trials")
     done, seconds = len(after.outcomes) - len(before.outcomes), time.monotonic() - began
     if done:
-        rate = f"{60 * done / seconds:.1f} a minute"
+        rate = f"{60 * done / seconds:.1f} per minute"
         _say(f"{done} trials by {workers} worker{'s' * (workers > 1)} in {seconds:.0f} s, {rate}")
     _show(study, out)
     return 0
 
 
 def _join_and_work(name: str, storage: str, data_dir: str | None, quiet: bool) -> None:
-    """One of several workers, in a process of its own."""
+    """Entry point of one of several worker processes."""
     from zerocross import tune
 
     _need_packages()
@@ -206,7 +208,7 @@ def _work(study: Study, objective: Training, *, quiet: bool) -> None:
 
 
 def _show(study: Study, out: Path) -> None:
-    """Print the best settings, their importance and the command that trains with them; draw the history."""
+    """Print the best settings, their importance and the command that trains with them; plot the history."""
     from zerocross.tune import history, picture, text
 
     view = study.load()
@@ -221,7 +223,7 @@ def _show(study: Study, out: Path) -> None:
 
 
 def _write_best(study: Study, best: Outcome, out: Path) -> Path:
-    """The best settings as a recipe file: a config that evaluates on test data, as the recipe does."""
+    """Write the best settings to a recipe file, whose config evaluates on test data."""
     import dataclasses
 
     from zerocross.files import write_text
@@ -233,7 +235,7 @@ def _write_best(study: Study, best: Outcome, out: Path) -> Path:
     text = json.dumps(to_dict(dataclasses.replace(config, recipe=name)), indent=1) + "\n"
     path = out / f"{name}.json"
     if path.exists() and path.read_text(encoding="utf-8") != text:
-        raise FileExistsError(f"{path} holds another recipe; move it away, or choose another folder by --out")
+        raise FileExistsError(f"{path} contains another recipe; move it away, or choose another folder with --out")
     write_text(path, text)
     return path
 

@@ -1,6 +1,6 @@
-"""Datasets: `load(name)` for the known ones, `from_tensors` for your own; one source per file.
+"""Datasets: `load(name)` for built-in ones, `from_tensors` for your own; one source per file.
 
-Names are imported on first use (PEP 562): looking for files or fetching them needs no torch.
+Names are imported on first use (PEP 562), so that finding and fetching files does not require torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zerocross.data.dataset import BatchStream, Dataset, from_tensors
     from zerocross.data.options import BatchOptions
 
-NAMES = ("digits", "cifar10", "audiomnist", "imagenet")
+NAMES = ("digits", "mnist", "fashion-mnist", "cifar10", "audiomnist", "ucr", "hapt", "imdb", "imagenet")
 _HOME = {
     "Batches": "zerocross.data.batches",
     "BatchOptions": "zerocross.data.options",
@@ -31,19 +31,20 @@ __all__ = ["NAMES", "BatchOptions", "BatchStream", "Batches", "Dataset", "Split"
 
 
 def load(name: str, data_dir: str | Path | None = None, *, validate: bool = False, **options: Any) -> Dataset:
-    """Load a dataset by name, for the figure to report or for choosing settings.
+    """Load a dataset by name, for final results or, with `validate=True`, for choosing settings.
 
     Args:
-        name: "digits", "cifar10", "audiomnist" or "imagenet".
+        name: one of `NAMES`.
         data_dir: where its files are; `digits` needs none.
         validate: hold a part of the training data out and evaluate on it; test data stay unread. Otherwise train on
             all training data and evaluate on the official test part.
-        options: of the source: `fold` and `features` (audiomnist), `reader` and `workers` (imagenet).
+        options: of the source: `fold` and `features` (audiomnist), `set` (ucr), `words` (imdb), `train_size` (cifar10,
+            mnist, fashion-mnist, imdb), `reader` and `workers` (imagenet).
     """
     if name not in NAMES:
         raise ValueError(f"dataset {name!r} is unknown; choose one of {', '.join(NAMES)}, or use from_tensors()")
     with named():
-        source = import_module(f"zerocross.data.{name}").load
+        source = import_module(f"zerocross.data.{name.replace('-', '_')}").load
     known = [option for option in signature(source).parameters if option not in {"data_dir", "validate"}]
     unknown = sorted(set(options) - set(known))
     if unknown:

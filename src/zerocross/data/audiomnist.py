@@ -7,6 +7,7 @@ import re
 import wave
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,20 @@ def load(
         class_names=[str(digit) for digit in range(10)],
         evaluated_on="validation" if validate else "test",
         source=f"{source}, fold {fold}, {len(train) + len(evaluation)} clips",
+        preprocess=preprocess(features),
     )
+
+
+def preprocess(features: str) -> dict[str, Any]:
+    """How a clip becomes an input (see `Dataset`): in the middle of its second, as log-mel codes or scaled.
+
+    As waveforms, evaluation sets clips at a place drawn for each instead.
+    """
+    audio: dict[str, Any] = {"rate": sound.RATE, "samples": sound.SAMPLES}
+    if features == "logmel":
+        audio |= {"window": sound.WINDOW, "hop": sound.HOP, "frames": sound.FRAMES}
+        audio |= {"mels": sound.MELS, "top_hz": sound.TOP_HZ, "floor_db": sound.FLOOR_DB}
+    return {"kind": features, "audio": audio}
 
 
 def fold_speakers(fold: int, splits: Path | None = None) -> dict[str, tuple[int, ...]]:
@@ -99,7 +113,7 @@ def fold_speakers(fold: int, splits: Path | None = None) -> dict[str, tuple[int,
         groups = SPEAKER_GROUPS[fold:] + SPEAKER_GROUPS[:fold]
         parts = {"train": tuple(sorted(sum(groups[2:], ()))), "validate": groups[0], "test": groups[1]}
     if len(set().union(*parts.values())) != sum(map(len, parts.values())):
-        raise ValueError(f"{splits}, fold {fold}: a speaker stands in more than one part")
+        raise ValueError(f"{splits}, fold {fold}: a speaker is in more than one split")
     return parts
 
 
@@ -109,7 +123,7 @@ def read_packed(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         with np.load(path, allow_pickle=False) as packed:
             codes, digit, speaker = (packed[name] for name in ("logmel", "digit", "speaker"))
     except Exception as error:  # numpy, zipfile and zlib each have errors of their own
-        raise ValueError(f"{path} is damaged ({error}); remove it to compute the features anew") from error
+        raise ValueError(f"{path} is damaged ({error}); remove it to recompute the features") from error
     shape = (len(codes), sound.MELS, sound.FRAMES)
     if codes.dtype != np.uint8 or codes.shape != shape or digit.shape != shape[:1] or speaker.shape != shape[:1]:
         raise ValueError(f"{path} holds {codes.dtype} {codes.shape}, expected uint8 (N, {sound.MELS}, {sound.FRAMES})")
@@ -138,7 +152,7 @@ def read_clip(path: Path) -> np.ndarray:
     except (wave.Error, EOFError) as error:
         raise ValueError(f"{path} is not a readable PCM wave file ({error}); replace or remove it") from error
     if rate <= 0 or not data or len(data) != frames * width * channels:
-        raise ValueError(f"{path} is cut short or empty: its header tells of {frames} samples; replace or remove it")
+        raise ValueError(f"{path} is cut short or empty: its header states {frames} samples; replace or remove it")
     return sound.resampled(_pcm(data, width).reshape(-1, channels).mean(axis=1), rate)
 
 

@@ -65,7 +65,7 @@ def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float], offset: T
     """(x - mean) / std as float32, uint8 read as 0..1; `offset` (N, C) is added to x before (lighting).
 
     Args:
-        x: (N, C, H, W) or (N, F); uint8, or floating point in its own units.
+        x: (N, C, H, W), (N, C, L) or (N, F); uint8, or floating point in its own units.
         mean: one value for all channels (or features), or one for each.
         std: likewise, above 0.
         offset: colour offset per image, in the units of `mean`.

@@ -19,7 +19,7 @@ class Split:
     """One part of a dataset, whole in memory.
 
     Args:
-        inputs: (N, C, H, W) or (N, F); uint8 (read as 0..1) or float32 (in its own units).
+        inputs: (N, C, H, W), (N, C, L) or (N, F); uint8 (read as 0..1) or float32 (in its own units).
         targets: (N,) int64, the class of each sample.
     """
 

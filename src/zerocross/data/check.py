@@ -1,4 +1,4 @@
-"""What a data folder holds, and whether it is sound."""
+"""Check the datasets in a folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from zerocross.data import audiomnist, imagenet, layout
+from zerocross.data import audiomnist, hapt, idx, imagenet, imdb, layout, splits, ucr
 from zerocross.data.fetch import digest
 from zerocross.data.image_batches import read_image
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the check: `state` is "ok", "missing" (the dataset is not there) or "damaged"."""
+    """One line of the check: `state` is "ok", "missing" (not found) or "damaged"."""
 
     dataset: str
     part: str
@@ -26,13 +26,18 @@ class Finding:
 
 
 def check(data_dir: Path) -> list[Finding]:
-    """Look for each dataset in `data_dir` and verify what is there."""
+    """Find the datasets in `data_dir` and verify them."""
     if not data_dir.is_dir():
         raise FileNotFoundError(f"{data_dir} is not a folder")
     findings = []
     for name, find, verify in (
+        ("mnist", layout.mnist_folder, lambda folder: _idx("mnist", folder)),
+        ("fashion-mnist", layout.fashion_mnist_folder, lambda folder: _idx("fashion-mnist", folder)),
         ("cifar10", layout.cifar10_folder, _cifar10),
         ("audiomnist", layout.audiomnist_folder, _audiomnist),
+        ("ucr", layout.ucr_folder, _ucr),
+        ("hapt", layout.hapt_folder, _hapt),
+        ("imdb", layout.imdb_folder, _imdb),
         ("imagenet", layout.imagenet_folder, _imagenet),
     ):
         folder = find(data_dir)
@@ -42,13 +47,31 @@ def check(data_dir: Path) -> list[Finding]:
     return findings
 
 
+def _idx(name: str, folder: Path) -> Iterator[Finding]:
+    for file, official in layout.IDX_SHA256[name].items():
+        plain = folder / file.removesuffix(".gz")
+        if plain.is_file() and not (folder / file).is_file():
+            yield _verified(name, plain.name, lambda plain=plain: _uncompressed(plain, name))
+        else:
+            yield _sum(name, folder / file, "sha256", official)
+
+
+def _uncompressed(path: Path, name: str) -> str:
+    """No checksum is published for these: shape and size are checked."""
+    sides = (idx.SIDE, idx.SIDE) if "images" in path.name else ()
+    return f"{len(idx.read(path, (idx.IMAGES[path.name.split('-')[0]], *sides), name)):,} items"
+
+
 def _cifar10(folder: Path) -> Iterator[Finding]:
     binary = layout.cifar10_kind(folder) == "binary"
     for name, official in (layout.CIFAR10_SHA256 if binary else layout.CIFAR10_MD5).items():
-        kind = "sha256" if binary else "md5"
-        found = digest(folder / name, kind)
-        detail = f"official {kind}" if found == official else f"wrong {kind}" if found else "file is missing"
-        yield Finding("cifar10", name, "ok" if found == official else "damaged", detail)
+        yield _sum("cifar10", folder / name, "sha256" if binary else "md5", official)
+
+
+def _sum(dataset: str, path: Path, kind: str, official: str) -> Finding:
+    found = digest(path, kind)
+    detail = f"official {kind}" if found == official else f"wrong {kind}" if found else "file is missing"
+    return Finding(dataset, path.name, "ok" if found == official else "damaged", detail)
 
 
 def _audiomnist(folder: Path) -> Iterator[Finding]:
@@ -84,6 +107,38 @@ def _folds(splits: Path) -> str:
         if audiomnist.fold_speakers(fold, splits) != audiomnist.fold_speakers(fold):
             raise ValueError(f"splits.json, fold {fold}, differs from the authors' folds")
     return "splits.json holds the authors' five folds"
+
+
+def _ucr(folder: Path) -> Iterator[Finding]:
+    for name in ucr.SETS:
+        if (folder / name).is_dir():
+            yield _verified("ucr", name, lambda name=name: _series(folder, name))
+        else:
+            yield Finding("ucr", name, "missing", "see zerocross data fetch ucr")
+
+
+def _series(folder: Path, name: str) -> str:
+    (train, _), (test, _) = (ucr.read(folder, name, part) for part in ("TRAIN", "TEST"))
+    both = len(test) - len(splits.not_in(map(bytes, test), map(bytes, train)))
+    return f"{len(train):,} + {len(test):,} series" + (f", {both:,} of test also in training" if both else "")
+
+
+def _hapt(folder: Path) -> Iterator[Finding]:
+    yield _verified("hapt", "RawData", lambda: _windows(folder))
+
+
+def _windows(folder: Path) -> str:
+    _, _, person = hapt.windows(folder)
+    test = sum(person.tolist().count(one) for one in hapt.TEST_PEOPLE)
+    counts = len(person) - test, test
+    if counts != hapt.WINDOWS:
+        raise ValueError(f"{counts[0]:,} + {counts[1]:,} windows; the authors have 7,767 + 3,162: unpack it again")
+    return f"{counts[0]:,} + {counts[1]:,} windows, {len(set(person.tolist()))} people"
+
+
+def _imdb(folder: Path) -> Iterator[Finding]:
+    for part in ("train", "test"):
+        yield _verified("imdb", part, lambda part=part: f"{len(imdb.read(folder, part)[0]):,} reviews")
 
 
 def _imagenet(folder: Path) -> Iterator[Finding]:

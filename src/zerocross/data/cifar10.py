@@ -10,7 +10,7 @@ import torch
 from zerocross.data.dataset import Dataset, from_tensors
 from zerocross.data.layout import CIFAR10_TEST, CIFAR10_TRAIN, cifar10_folder, cifar10_kind, required
 from zerocross.data.restricted_pickle import read_batch
-from zerocross.data.splits import held_out
+from zerocross.data.splits import even_part, held_out
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the 50,000 training images
@@ -39,7 +39,8 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, train_si
         test = _read(folder, CIFAR10_TEST)
         train, evaluation = (x, y), (torch.from_numpy(test[0]), torch.from_numpy(test[1]))
     if train_size is not None:
-        train = _part(*train, train_size)
+        chosen = even_part(train[1], train_size, len(CLASSES))
+        train = train[0][chosen], train[1][chosen]
     return from_tensors(
         *train,
         *evaluation,
@@ -51,16 +52,8 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, train_si
         evaluated_on="validation" if validate else "test",
         source=f"CIFAR-10, {cifar10_kind(folder)} version"
         + (f", {train_size:,} training images" if train_size is not None else ""),
+        preprocess={"kind": "image", "resize": 32},
     )
-
-
-def _part(x: torch.Tensor, y: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    if not len(CLASSES) <= size < len(y) or size % len(CLASSES):
-        raise ValueError(
-            f"train_size is {size}; it must be a multiple of {len(CLASSES)} below the {len(y):,} images there are"
-        )
-    _, chosen = held_out(y, size / len(y))
-    return x[chosen], y[chosen]
 
 
 def _read(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

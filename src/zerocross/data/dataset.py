@@ -1,10 +1,11 @@
-"""A dataset as the training loop sees it, whatever it was read from, and one made of the user's own tensors."""
+"""The dataset interface of the training loop, and datasets from tensors."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from zerocross.data.options import BatchOptions
 
 
 class BatchStream(Protocol):
-    """Batches of one part: their number on this rank, and an iterator over an epoch, from any batch if `resumable`."""
+    """Batches of one split: their number on this rank, and an iterator over an epoch, from any batch if `resumable`."""
 
     resumable: bool
 
@@ -28,9 +29,9 @@ class BatchStream(Protocol):
 
 
 class Samples(Protocol):
-    """One part of a dataset: a `Split` in memory, or files read as they are needed.
+    """The interface of a split of a dataset: a `Split` in memory, or files that are read on demand.
 
-    A part may offer `fingerprint() -> bytes`, a digest that other samples do not share; its targets stand in for it.
+    An optional method `fingerprint() -> bytes` returns a digest of the samples; by default the targets are hashed.
     """
 
     @property
@@ -47,10 +48,10 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """What to train on and what to evaluate on.
+    """A training split and an evaluation split.
 
-    `evaluation` is the official test part, or, loaded with `validate=True`, a part held out of the training data; in
-    that case the test data stay unread. `evaluated_on` says which.
+    `evaluation` is the official test split or, with `validate=True`, a part held out of the training data; the test
+    data are then not read. `evaluated_on` says which.
 
     Args:
         name: of the dataset.
@@ -62,8 +63,10 @@ class Dataset:
         mean: per channel, or one for all; uint8 images count as 0..1, floats in their own units.
         std: likewise.
         augment: what training batches get: "crop-flip", "shift", "resized-crop" (image files only) or "none".
-        input_size: of one sample: (C, H, W) or (F,).
+        input_size: of one sample: (C, H, W), (C, L) or (F,).
         source: what was read, for the record.
+        preprocess: how evaluation makes an input of a file, for packed networks: the fields of
+            zerocross.runtime.preprocess.Preprocessing but `mean` and `std`, such as {"kind": "image", "resize": 32}.
     """
 
     name: str
@@ -77,10 +80,14 @@ class Dataset:
     augment: str
     input_size: tuple[int, ...]
     source: str
+    preprocess: Mapping[str, Any] = field(default_factory=lambda: {"kind": "array"})
+
+    def __post_init__(self) -> None:
+        _check_preprocess(self.preprocess)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits of all that training and evaluation see; where the files lie does not count."""
+        """Sixteen hex digits that identify the data; independent of the location of files."""
         seen = (self.evaluated_on, self.num_classes, self.mean, self.std, self.augment, self.input_size)
         parts = (_digest(self.train), _digest(self.evaluation), repr(seen).encode())
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
@@ -128,11 +135,12 @@ def from_tensors(
     augment: str = "none",
     evaluated_on: str = "test",
     source: str = "tensors",
+    preprocess: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """A dataset of one's own tensors (or numpy arrays).
+    """Create a dataset from tensors (or numpy arrays).
 
     Args:
-        train_x: (N, C, H, W) or (N, F), uint8 (read as 0..1) or floating point.
+        train_x: (N, C, H, W), (N, C, L) or (N, F), uint8 (read as 0..1) or floating point.
         train_y: (N,) integers, the classes 0..K-1.
         test_x: the part to evaluate on, of the same kind as `train_x`.
         test_y: its classes.
@@ -143,6 +151,8 @@ def from_tensors(
         augment: "none", "crop-flip" or "shift" (images only).
         evaluated_on: "test" or "validation", what the second pair is.
         source: for the record.
+        preprocess: how a file becomes an input, see `Dataset`, such as {"kind": "image", "resize": 32}; by default
+            packed networks take arrays only.
     """
     train, test = _split("train", train_x, train_y), _split("test", test_x, test_y)
     if train.inputs.shape[1:] != test.inputs.shape[1:] or train.inputs.dtype != test.inputs.dtype:
@@ -170,15 +180,17 @@ def from_tensors(
         augment=augment,
         input_size=tuple(train.inputs.shape[1:]),
         source=source,
+        preprocess={"kind": "array"} if preprocess is None else dict(preprocess),
     )
 
 
 def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation: per channel for images, one for all features otherwise; uint8 counts as 0..1.
+    """Return mean and standard deviation: per channel for images and series, else one for all; uint8 is 0..1.
 
-    From a histogram for uint8: exact, so the same to the bit on any number of threads. A constant channel has std 1.
+    For uint8 they are computed from a histogram, so that they do not depend on the number of threads. A constant
+    channel has std 1.
     """
-    channels = inputs.transpose(0, 1).flatten(1) if inputs.ndim == 4 else inputs.reshape(1, -1)
+    channels = inputs.transpose(0, 1).flatten(1) if inputs.ndim > 2 else inputs.reshape(1, -1)
     means, stds = [], []
     for channel in channels:
         if inputs.dtype == torch.uint8:
@@ -198,11 +210,11 @@ def _split(part: str, x: Any, y: Any) -> Split:
     if inputs.is_floating_point():
         inputs = inputs.float()
         if not torch.isfinite(inputs).all():
-            raise ValueError(f"{part}_x holds values that are not finite: clean them first")
+            raise ValueError(f"{part}_x contains values that are not finite: remove them first")
     elif inputs.dtype != torch.uint8:
         raise ValueError(f"{part}_x is {inputs.dtype}; give uint8 (read as 0..1) or floating point")
-    if inputs.ndim not in {2, 4}:
-        raise ValueError(f"{part}_x has shape {tuple(inputs.shape)}; give (N, C, H, W) or (N, F)")
+    if inputs.ndim not in {2, 3, 4} or (inputs.ndim == 3 and inputs.dtype == torch.uint8):  # images lack channels
+        raise ValueError(f"{part}_x has shape {tuple(inputs.shape)}; give (N, C, H, W), (N, C, L) or (N, F)")
     if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
         raise ValueError(f"{part}_y is {targets.dtype}; give integers, the classes 0..K-1")
     if targets.shape != inputs.shape[:1] or not len(targets):
@@ -219,3 +231,15 @@ def _check_statistics(mean: Sequence[float], std: Sequence[float], channels: int
         raise ValueError(f"mean and std have {len(mean)} and {len(std)} values; give 1 or {channels}")
     if min(std) <= 0:
         raise ValueError(f"std {tuple(std)} must be above 0")
+
+
+def _check_preprocess(preprocess: Mapping[str, Any]) -> None:
+    """Refuse what could not be written down; the runtime, which reads it, checks the rest when a network is packed."""
+    if not isinstance(preprocess, Mapping) or not isinstance(preprocess.get("kind"), str):
+        raise ValueError(f'preprocess is {preprocess!r}; give a dict with a kind, such as {{"kind": "array"}}')
+    if twice := {"mean", "std"} & set(preprocess):
+        raise ValueError(f"preprocess has {' and '.join(sorted(twice))}: leave them out, the dataset has its own")
+    try:
+        json.dumps(dict(preprocess), allow_nan=False)
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"preprocess must hold numbers, texts, lists and dicts only ({wrong})") from None

@@ -40,4 +40,5 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Datas
         class_names=[str(digit) for digit in range(10)],
         evaluated_on="validation" if validate else "test",
         source="scikit-learn digits",
+        preprocess={"kind": "image", "resize": 8},
     )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from zerocross.data.layout import CIFAR10_ADDRESS, CIFAR10_BINARY, CIFAR10_SHA256
+from zerocross.data.layout import CIFAR10_ADDRESS, CIFAR10_BINARY, CIFAR10_SHA256, IDX_ADDRESSES, IDX_SHA256
 
 TIMEOUT = 60.0  # seconds without a byte
 MAX_DOWNLOAD, MAX_UNPACKED, MAX_MEMBERS = 512 * 2**20, 2**30, 100
@@ -27,7 +27,7 @@ Progress = Callable[[int, int | None], None]
 
 
 def fetch_cifar10(data_dir: Path, *, address: str = CIFAR10_ADDRESS, progress: Progress | None = None) -> Path | None:
-    """Put CIFAR-10's binary version into data_dir/cifar10; returns its folder, or None if it was there already.
+    """Download CIFAR-10's binary version to data_dir/cifar10; return its folder, or None if it already exists.
 
     Args:
         data_dir: the folder of all datasets; made if missing.
@@ -35,6 +35,52 @@ def fetch_cifar10(data_dir: Path, *, address: str = CIFAR10_ADDRESS, progress: P
         progress: called with (bytes so far, bytes in all or None).
     """
     return fetch_archive(address, data_dir / "cifar10", CIFAR10_BINARY, CIFAR10_SHA256, progress)
+
+
+def fetch_idx(
+    name: str, data_dir: Path, *, address: str | None = None, progress: Progress | None = None
+) -> Path | None:
+    """Put the four files of "mnist" or "fashion-mnist" into data_dir/NAME; returns it, or None if they were there.
+
+    Each file is checked before it gets its name; one that is there and right is left as it is.
+
+    Args:
+        name: of the dataset.
+        data_dir: the folder of all datasets; made if missing.
+        address: of the folder of files, http or https, with a slash at its end; the official one by default.
+        progress: called with (bytes so far, bytes in all or None) of each file.
+    """
+    return fetch_files(address or IDX_ADDRESSES[name], data_dir / name, IDX_SHA256[name], progress)
+
+
+def fetch_files(address: str, target: Path, sha256: Mapping[str, str], progress: Progress | None = None) -> Path | None:
+    """Download files to the folder `target`, each put in place once it matches its checksum.
+
+    Args:
+        address: of the folder of files, http or https, with a slash at its end.
+        target: made if missing; a file that is there with another checksum is an error.
+        sha256: name -> checksum.
+        progress: called with (bytes so far, bytes in all or None) of each file.
+    """
+    _check_scheme(address)
+    missing = [name for name in sha256 if not (target / name).exists()]
+    if wrong := [name for name in mismatches(target, sha256) if name not in missing]:
+        raise FileExistsError(
+            f"{target} has files of other content ({', '.join(wrong)}): move them away, then fetch again"
+        )
+    for name in missing:
+        part = target / f"{name}.part"
+        download(address + name, part, progress)
+        if digest(part, "sha256") != sha256[name]:
+            part.unlink()
+            raise ValueError(f"{address}{name} has a wrong checksum, what came is removed: fetch it again")
+        part.rename(target / name)
+    return target if missing else None
+
+
+def _check_scheme(address: str) -> None:
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"address {address!r} is neither http:// nor https://")
 
 
 def fetch_archive(
@@ -59,8 +105,7 @@ def fetch_archive(
                 f"{target} exists but is incomplete ({', '.join(damaged)}): move it away, then fetch again"
             )
         return None
-    if not address.startswith(("http://", "https://")):
-        raise ValueError(f"address {address!r} is neither http:// nor https://")
+    _check_scheme(address)
     part = parent / (PurePosixPath(address).name + ".part")
     download(address, part, progress)
     room = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))

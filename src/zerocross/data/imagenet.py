@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zerocross.data.dataset import BatchStream, Dataset
-from zerocross.data.image_batches import SIZE, DeviceTransform, ImageBatches
+from zerocross.data.image_batches import RESIZE, SIZE, DeviceTransform, ImageBatches
 from zerocross.data.layout import imagenet_folder, required
 from zerocross.data.options import BatchOptions
 from zerocross.data.order import BatchPlan
@@ -110,6 +110,7 @@ def load(
         augment="resized-crop",
         input_size=(3, SIZE, SIZE),
         source=f"class folders, {len(trained[0])} + {len(evaluated[0])} images, training read by {chosen}",
+        preprocess={"kind": "image", "resize": RESIZE},
     )
 
 

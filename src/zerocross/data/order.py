@@ -1,4 +1,4 @@
-"""Which samples a rank sees, and in which order: pure functions of seed, epoch, rank and batch index."""
+"""The samples of each rank and their order, as pure functions of seed, epoch, rank and batch index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """How `count` samples are cut into batches, and batches into ranks.
+    """How `count` samples are divided into batches, and batches among ranks.
 
     Batch k holds the places [k B, (k + 1) B) of the epoch's order; of its n places rank r of W takes those from r n / W
     up to (r + 1) n / W, rounded down. Over all ranks no place is lost or doubled, whatever n is.
@@ -71,6 +71,6 @@ class BatchPlan:
         return slice(first + self.rank * n // self.world_size, first + (self.rank + 1) * n // self.world_size)
 
     def check(self, epoch: int, start: int) -> None:
-        """Refuse an epoch or a first batch that do not exist."""
+        """Raise ValueError if an epoch or a first batch does not exist."""
         if epoch < 0 or not 0 <= start <= len(self):
             raise ValueError(f"epoch {epoch}, start {start}: the epoch is 0 or more, start is within 0..{len(self)}")

@@ -1,4 +1,4 @@
-"""Deployment, the side that knows PyTorch: a trained network becomes one file of bits that runs without PyTorch."""
+"""Deployment, the PyTorch side: pack a trained network into one file that runs without PyTorch."""
 
 from __future__ import annotations
 

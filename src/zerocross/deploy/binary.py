@@ -1,4 +1,4 @@
-"""Which layers are binary: read off the values of their weights, whatever has made them."""
+"""Detect binary layers by the values of their weights, however these were computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerocross.nn.sign import sign
 
 @torch.no_grad()
 def resigned(model: nn.Module) -> None:
-    """Put the sign of itself in the place of each weight that a layer calls binary and that holds other values."""
+    """Replace each theta weight by its sign, in place."""
     for module in model.modules():
         for name, kind in getattr(module, "binary_kinds", {}).items():
             weight = getattr(module, name)
@@ -24,7 +24,7 @@ def resigned(model: nn.Module) -> None:
 
 
 def split(weight: Tensor) -> tuple[Tensor, Tensor] | None:
-    """(signs, scale per output) with weight = scale * signs, or None where magnitudes differ within an output."""
+    """Return (signs, scale per output) with weight = scale * signs, or None if magnitudes differ within an output."""
     magnitude = weight.abs().flatten(1)
     scale = magnitude[:, 0]
     if not bool((magnitude == scale[:, None]).all()):
@@ -33,10 +33,10 @@ def split(weight: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def binary_layers(program: StepGraph, model: nn.Module) -> StepGraph:
-    """Turn layers with binary weights into binary ops, where their input is bits as well.
+    """Turn layers with binary weights into binary ops if their inputs are bits as well.
 
-    A layer has binary weights if it says so (`binary_kinds`), or if they are nothing but -1 and +1. Its scale becomes
-    an affine step of its own. With a real input it stays a real layer, whose weights are stored as bits.
+    A layer has binary weights if it declares so (`binary_kinds`), or if they are all -1 or +1. Its scale becomes a
+    separate affine step. With a real input it stays a real layer, whose weights are stored as bits.
     """
     bits = {name for name, kind in value_kinds(program.steps.values()).items() if kind == "bits"}
     steps: dict[str, Step] = {}
@@ -50,12 +50,12 @@ def _layer(step: Step, model: nn.Module, bits: set[str]) -> list[Step]:
     weight = step.tensors["weight"]
     declared = "weight" in getattr(model.get_submodule(step.module), "binary_kinds", {})
     if not bool(torch.isfinite(weight).all()):
-        raise ValueError(f"the weights of {step.module} are not finite: the network has diverged")
+        raise ValueError(f"the weights of {step.module} are not finite: training has diverged")
     parts = split(weight)
     if declared and parts is None:
         raise ValueError(
-            f"the weights of {step.module} are not -1 and +1 (times a scale per output), as averaged weights are not: "
-            "pass resign=True (--resign) to pack their signs"
+            f"the weights of {step.module} are not -1 and +1 (times a scale per output); averaged weights are not, for "
+            "example: pass resign=True (--resign) to pack their signs"
         )
     binary_weights = parts is not None and (declared or bool((parts[1] == 1).all()))
     if step.attrs.get("pad_value") and not (binary_weights and step.inputs[0] in bits):
@@ -68,7 +68,7 @@ def _layer(step: Step, model: nn.Module, bits: set[str]) -> list[Step]:
     binary = replace(step, op=f"binary_{step.op}", tensors={"signs": signs})
     if bool((scale == 1).all()):
         return [binary]
-    # The scale takes the layer's name, so that what comes after it need not be told.
+    # The scale keeps the layer's name, so that the following steps need not change.
     inner = replace(binary, name=f"{step.name}.sums")
     tensors = {"scale": scale.double(), "shift": torch.zeros_like(scale, dtype=torch.float64)}
     outer = Step("affine", (inner.name,), step.name, step.shape, step.module, "scale", {}, tensors, (_times(scale),))

@@ -1,4 +1,4 @@
-"""Passes that leave less to compute: padding into convolutions, signs after pools, affine steps into neighbours."""
+"""Simplifying passes: fold padding into convolutions, move signs behind pools, merge affine steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import replace
 from torch import Tensor
 
 from zerocross.deploy.kinds import LAYERS, MONOTONE
+from zerocross.deploy.series import series_to_images
 from zerocross.deploy.steps import Step, StepGraph
 
 
 def fold_reshapes(program: StepGraph) -> StepGraph:
-    """Reshapes one after the other are one; together they flatten, or change nothing."""
+    """Merge consecutive reshapes; the result must flatten or change nothing."""
     new: dict[str, Step] = {}
     gone: dict[str, str] = {}
     origin: dict[str, str] = {}
@@ -36,13 +37,15 @@ def fold_reshapes(program: StepGraph) -> StepGraph:
 
 
 def fold_pads(program: StepGraph) -> StepGraph:
-    """Padding of height and width by a constant becomes the convolution's own; 1 is allowed where it pads bits."""
+    """Fold padding of height and width by a constant into the convolution; 1 is allowed for bits."""
     new = {}
     for step in program.steps.values():
         pad = program.steps[step.inputs[0]] if step.op == "conv2d" else step
         if step.op == "conv2d" and pad.op == "pad2d":
             if any(step.attrs["padding"]) or pad.attrs["value"] not in {0.0, 1.0}:
-                raise ValueError(f"cannot pack module {step.module!r}: it pads twice, or by neither 0 nor 1")
+                raise ValueError(
+                    f"cannot pack module {step.module!r}: its input is padded twice, or by a value other than 0 or 1"
+                )
             attrs = {**step.attrs, "padding": pad.attrs["padding"]}
             if pad.attrs["value"]:
                 attrs["pad_value"] = 1
@@ -50,14 +53,14 @@ def fold_pads(program: StepGraph) -> StepGraph:
     folded = program.replaced(new).alive()
     for step in folded.steps.values():
         if step.op == "pad2d":
-            raise ValueError(f"cannot pack module {step.module!r}: padding of anything but a convolution's input")
+            raise ValueError(f"cannot pack module {step.module!r}: only the input of a convolution can be padded")
     return folded
 
 
 def hoist_signs(program: StepGraph) -> StepGraph:
-    """sign -> pool, subsample or concat becomes pool, subsample or concat -> sign: the same bits, and packed ones.
+    """Move signs behind pools, subsampling and concatenation: the same bits, which can then be packed.
 
-    The sign is monotone, so that it may be taken before or after a maximum.
+    The sign is monotone, so it can be taken before or after a maximum.
     """
     steps = dict(program.steps)
     order = []
@@ -74,7 +77,7 @@ def hoist_signs(program: StepGraph) -> StepGraph:
 
 
 def merge_affine(program: StepGraph) -> StepGraph:
-    """Bring affine steps into the affine step, real layer, sum or sign beside them, until nothing changes."""
+    """Merge affine steps into neighbouring affine steps, real layers, sums or signs, until nothing changes."""
     while True:
         merged = _merged_once(program)
         if merged is None:
@@ -101,7 +104,7 @@ def _merged_once(program: StepGraph) -> StepGraph | None:
 
 
 def _absorbed(program: StepGraph, uses: Counter[str], name: str, affine: Step) -> dict[str, Step] | None:
-    """The steps to replace so that the value `name` has `affine` in it already; None where that cannot be."""
+    """Return the steps to replace so that the value `name` includes `affine`; None if this is impossible."""
     step = program.steps[name]
     if uses[name] != 1:
         return None
@@ -137,7 +140,7 @@ def _absorbed_by_all(program: StepGraph, uses: Counter[str], step: Step, affine:
 
 
 def _layer_tensors(step: Step, scale: Tensor, shift: Tensor) -> dict[str, Tensor]:
-    """Weight and bias of a layer whose outputs are multiplied by `scale` and moved by `shift`."""
+    """Return weight and bias of a layer whose outputs are multiplied by `scale` and shifted by `shift`."""
     tensors = dict(step.tensors)
     if "signs" in tensors:
         tensors["weight_scale"] = tensors["weight_scale"] * scale
@@ -157,7 +160,7 @@ def _changes_nothing(affine: Step) -> bool:
 
 
 def pool_and_flatten(program: StepGraph) -> StepGraph:
-    """A mean over the whole image, then flattened, is one global average."""
+    """Replace an average pool over the whole image followed by flatten by a global average pool."""
     uses = program.uses()
     new = {}
     for step in program.steps.values():
@@ -169,5 +172,7 @@ def pool_and_flatten(program: StepGraph) -> StepGraph:
     return program.replaced(new).alive()
 
 
-PASSES: tuple[Callable[[StepGraph], StepGraph], ...] = (fold_reshapes, fold_pads, hoist_signs, pool_and_flatten)
-"""What is done before it is decided which layers are binary."""
+PASSES: tuple[Callable[[StepGraph], StepGraph], ...] = (
+    series_to_images, fold_reshapes, fold_pads, hoist_signs, pool_and_flatten,
+)  # fmt: skip
+"""Passes that run before binary layers are detected."""

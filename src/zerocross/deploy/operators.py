@@ -1,8 +1,8 @@
-"""The ATen operators that can be packed, and the steps that each becomes."""
+"""The supported ATen operators, and the steps that each is translated to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,21 +12,29 @@ from zerocross.deploy.steps import Step
 from zerocross.deploy.trace import sample_shape
 from zerocross.deploy.translate import Context, Handler, Made, channel_values
 
+Pair = Callable[[Any, int], tuple[int, int]]
 LARGEST = torch.finfo(torch.float32).max
 
 
 def _conv2d(context: Context) -> Made:
-    weight, dilation = _weight(context, 4), _pair(context.args["dilation"])
-    padding = context.args["padding"]
+    return _conv(context, _weight(context, 4), _pair)
+
+
+def _conv1d(context: Context) -> Made:
+    return _conv(context, _weight(context, 3).unsqueeze(2), _flat)
+
+
+def _conv(context: Context, weight: Tensor, pair: Pair) -> Made:
+    dilation, padding = pair(context.args["dilation"], 1), context.args["padding"]
     if isinstance(padding, str):
         spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         if padding == "same" and any(span % 2 for span in spans):
-            raise ValueError("padding 'same' of an even kernel pads one side more than the other: pad by numbers")
+            raise ValueError("padding 'same' with an even kernel is asymmetric: give the padding as numbers")
         padding = [span // 2 for span in spans] if padding == "same" else 0
     attrs = {
         "shape": tuple(weight.shape),
-        "stride": _pair(context.args["stride"]),
-        "padding": _pair(padding),
+        "stride": pair(context.args["stride"], 1),
+        "padding": _pair(padding) if isinstance(context.args["padding"], str) else pair(padding, 0),
         "dilation": dilation,
         "groups": context.args["groups"],
     }
@@ -36,7 +44,9 @@ def _conv2d(context: Context) -> Made:
 def _linear(context: Context) -> Made:
     weight = _weight(context, 2)
     if len(sample_shape(context.node)) != 1:
-        raise ValueError(f"a linear layer of values {sample_shape(context.node)} per sample: flatten its input first")
+        raise ValueError(
+            f"a linear layer with outputs of shape {sample_shape(context.node)} per sample: flatten its input first"
+        )
     attrs = {"shape": tuple(weight.shape)}
     return _with_bias(context, context.step("linear", context.source("input"), attrs=attrs, tensors={"weight": weight}))
 
@@ -49,7 +59,7 @@ def _weight(context: Context, dims: int) -> Tensor:
 
 
 def _with_bias(context: Context, layer: Step) -> list[Step]:
-    """The layer, and its bias as a step of its own, to be folded like any other shift."""
+    """Return the layer, and its bias as a separate step that can be folded like any other shift."""
     bias = context.args["bias"]
     if bias is None:
         return [layer]
@@ -87,7 +97,7 @@ def _add(context: Context) -> Made:
     first, second, alpha = (context.args[name] for name in ("self", "other", "alpha"))
     if isinstance(first, fx.Node) and isinstance(second, fx.Node):
         if alpha != 1 or sample_shape(first) != sample_shape(second):
-            raise ValueError("a sum of two activations that differ in shape or are weighted is not supported")
+            raise ValueError("a weighted sum of two activations, or of different shapes, is not supported")
         return [context.step("add", first, second)]
     if isinstance(first, fx.Node):
         return _affine(context, first, 1.0, second * alpha, "shift")
@@ -156,47 +166,63 @@ def _relu6(context: Context) -> Made:
 def _cat(context: Context) -> Made:
     parts, dim = context.args["tensors"], context.args["dim"]
     if dim % (1 + len(sample_shape(context.node))) != 1 or not all(part in context.names for part in parts):
-        raise ValueError("only activations are concatenated, and only along channels (dimension 1)")
+        raise ValueError("only activations can be concatenated, and only along channels (dimension 1)")
     return [context.step("concat", *parts)] if len(parts) > 1 else context.names[parts[0]]
 
 
 def _avg_pool2d(context: Context) -> Made:
     if context.args["divisor_override"] is not None:
-        raise ValueError("an average pool with a divisor of its own is not supported")
-    attrs = _pool(context) | {"count_include_pad": bool(context.args["count_include_pad"])}
+        raise ValueError("divisor_override of an average pool is not supported")
+    return _avg_pool(context, _pair)
+
+
+def _avg_pool1d(context: Context) -> Made:
+    return _avg_pool(context, _flat)
+
+
+def _avg_pool(context: Context, pair: Pair) -> Made:
+    attrs = _pool(context, pair) | {"count_include_pad": bool(context.args["count_include_pad"])}
     return [context.step("avg_pool2d", context.source(), attrs=attrs)]
 
 
 def _max_pool2d(context: Context) -> Made:
-    attrs = _pool(context) | {"dilation": _pair(context.args["dilation"])}
+    return _max_pool(context, _pair)
+
+
+def _max_pool1d(context: Context) -> Made:
+    return _max_pool(context, _flat)
+
+
+def _max_pool(context: Context, pair: Pair) -> Made:
+    attrs = _pool(context, pair) | {"dilation": pair(context.args["dilation"], 1)}
     return [context.step("max_pool2d", context.source(), attrs=attrs)]
 
 
-def _pool(context: Context) -> dict[str, Any]:
-    kernel = _pair(context.args["kernel_size"])
+def _pool(context: Context, pair: Pair) -> dict[str, Any]:
+    kernel = context.args["kernel_size"]
     return {
-        "kernel": kernel,
-        "stride": _pair(context.args["stride"] or kernel),
-        "padding": _pair(context.args["padding"]),
+        "kernel": pair(kernel, 1),
+        "stride": pair(context.args["stride"] or kernel, 1),
+        "padding": pair(context.args["padding"], 0),
         "ceil_mode": bool(context.args["ceil_mode"]),
     }
 
 
-def _adaptive_avg_pool2d(context: Context) -> Made:
+def _adaptive_avg_pool(context: Context) -> Made:
     channels, *size = sample_shape(context.source())
     wanted = list(context.args["output_size"])
     if wanted == size:
         return context.names[context.source()]
-    if wanted != [1, 1]:
-        raise ValueError(f"an adaptive pool from {size} to {wanted} is not supported: pool by fixed windows")
+    if set(wanted) != {1}:
+        raise ValueError(f"an adaptive pool from {size} to {wanted} is not supported: use a fixed window")
     return [_whole_pool(context, channels, size)]
 
 
 def _mean(context: Context) -> Made:
     source, rank = context.source(), 1 + len(sample_shape(context.source()))
-    dims = sorted(dim % rank for dim in context.args["dim"] or [])
-    if dims != [2, 3] or rank != 4:
-        raise ValueError("only the mean over height and width (dimensions 2 and 3) is supported")
+    dims = tuple(sorted(dim % rank for dim in context.args["dim"] or []))
+    if (rank, dims) not in {(4, (2, 3)), (3, (2,))}:
+        raise ValueError("only the mean over height and width (dimensions 2 and 3), or a series' length, is supported")
     if context.args["keepdim"]:
         channels, *size = sample_shape(source)
         return [_whole_pool(context, channels, size)]
@@ -204,8 +230,9 @@ def _mean(context: Context) -> Made:
 
 
 def _whole_pool(context: Context, channels: int, size: Sequence[int]) -> Step:
-    attrs = {"kernel": _pair(size), "stride": _pair(size)}
-    return context.step("avg_pool2d", context.source(), attrs=attrs, shape=(channels, 1, 1))
+    window = (1, *size)[-2:]  # of a series: its length
+    attrs = {"kernel": window, "stride": window}
+    return context.step("avg_pool2d", context.source(), attrs=attrs, shape=(channels, *(1 for _ in size)))
 
 
 def _reshape(context: Context) -> Made:
@@ -219,9 +246,9 @@ def _slice(context: Context) -> Made:
     whole = start == 0 and (end is None or dim == 0 or end >= shape[dim - 1])
     if whole and step == 1:
         return context.names[source]
-    if not whole or dim not in {2, 3} or len(shape) != 3:
-        raise ValueError("of an activation, only every s-th row or column from the first on can be taken")
-    return [context.step("subsample", source, attrs={"stride": (step, 1) if dim == 2 else (1, step)})]
+    if not whole or dim < 2 or len(shape) > 3:
+        raise ValueError("activations can only be sliced with a step over rows or columns, starting at the first")
+    return [context.step("subsample", source, attrs={"stride": (1, step) if dim == len(shape) else (step, 1)})]
 
 
 def _pad(context: Context) -> Made:
@@ -232,13 +259,13 @@ def _pad(context: Context) -> Made:
     rank = len(sample_shape(context.node))
     channels = pairs.pop() if len(pairs) == rank else (0, 0)  # the last pair is that of dimension 1
     if len(pairs) > rank - 1 or (any(channels) and (value != 0 or any(any(pair) for pair in pairs))):
-        raise ValueError("channels are padded by zeros only, and apart from height and width")
+        raise ValueError("channels can only be padded by zeros, and not together with height and width")
     if any(channels):
         attrs = {"before": channels[0], "after": channels[1]}
         return [context.step("pad_channels", context.source(), attrs=attrs)]
     width, height = (*pairs, (0, 0), (0, 0))[:2]
-    if width[0] != width[1] or height[0] != height[1] or min(width[0], height[0]) < 0 or rank != 3:
-        raise ValueError("height and width are padded equally on both sides only")
+    if width[0] != width[1] or height[0] != height[1] or min(width[0], height[0]) < 0 or rank == 1:
+        raise ValueError("height and width must be padded equally on both sides")
     attrs = {"padding": (height[0], width[0]), "value": float(value)}
     return [context.step("pad2d", context.source(), attrs=attrs)]
 
@@ -246,18 +273,25 @@ def _pad(context: Context) -> Made:
 def _identity(context: Context) -> Made:
     source = context.source("input" if "input" in context.args else "self")
     if context.args.get("train"):
-        raise ValueError("dropout that stays on in evaluation is not supported")
+        raise ValueError("dropout that is active in evaluation mode is not supported")
     if sample_shape(source) != sample_shape(context.node) or context.node.meta["val"].dtype != torch.float32:
-        raise ValueError("a change of shape or type is not supported")
+        raise ValueError("a change of shape or dtype is not supported")
     return context.names[source]
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def _pair(value: Any, still: int = 0) -> tuple[int, int]:  # noqa: ARG001 - see _flat
+    """Two numbers, height's and width's, from one or two."""
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers[0], numbers[-1]
 
 
+def _flat(value: Any, still: int) -> tuple[int, int]:
+    """The number of a series' length, behind that of an image one pixel high that leaves it `still`."""
+    return still, value if isinstance(value, int) else int(value[0])
+
+
 HANDLERS: dict[str, Handler] = {
+    "conv1d": _conv1d,
     "conv2d": _conv2d,
     "linear": _linear,
     "_native_batch_norm_legit_no_training": _batch_norm,
@@ -276,11 +310,12 @@ HANDLERS: dict[str, Handler] = {
     "clamp_min": _clamp,
     "clamp_max": _clamp,
     "cat": _cat,
+    "avg_pool1d": _avg_pool1d,
     "avg_pool2d": _avg_pool2d,
+    "max_pool1d": _max_pool1d,
     "max_pool2d": _max_pool2d,
     "max_pool2d_with_indices": _max_pool2d,
-    "adaptive_avg_pool2d": _adaptive_avg_pool2d,
-    "_adaptive_avg_pool2d": _adaptive_avg_pool2d,
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d"), _adaptive_avg_pool),
     "mean": _mean,
     "slice": _slice,
     "pad": _pad,
@@ -290,4 +325,4 @@ HANDLERS: dict[str, Handler] = {
         ("dropout", "feature_dropout", "clone", "alias", "detach", "contiguous", "to", "_to_copy"), _identity
     ),
 }
-"""ATen operator -> the function that turns it into steps."""
+"""ATen operator -> the function that translates it into steps."""

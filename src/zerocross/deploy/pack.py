@@ -1,4 +1,4 @@
-"""From a trained network to one file: binary weights at 1 bit, and as little else as the mathematics allows."""
+"""Pack a trained network into one file: binary weights at 1 bit, everything else folded as far as possible."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from zerocross.runtime.preprocess import Preprocessing
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed network: its graph, what became of each layer, and the bytes of its parameters in float32."""
+    """A packed network: its graph, a description of each layer, and the size of its parameters in float32."""
 
     graph: Graph
     layers: tuple[PackedLayer, ...]
@@ -43,23 +43,27 @@ class Packed:
         return serialize(self.graph)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the file, whole or not at all; one that is there is replaced only on request."""
+        """Write the file atomically; an existing file is replaced only with `overwrite=True`."""
         path = Path(path)
         check_folder(path)
         data = self.data
         if path.exists() and not overwrite:
-            raise FileExistsError(f"{path} exists: choose another name, or overwrite it (overwrite=True, --overwrite)")
+            raise FileExistsError(
+                f"{path} already exists: choose another name, or overwrite it (overwrite=True, --overwrite)"
+            )
         write_whole(path, lambda file: file.write(data))
 
     def table(self) -> str:
-        """Layer by layer: what is binary, what is real, what was folded, and the bytes of each."""
+        """Return a table of layers: binary or real, what was folded, and bytes."""
         return render(self.layers, len(self.data), self.float_bytes)
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a file in a folder that does not exist: one that is mistyped would be made, and hold the file unseen."""
+    """Raise FileNotFoundError if the folder of a file does not exist, rather than create a mistyped one."""
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist: make it, or write {path.name} elsewhere")
+        raise FileNotFoundError(
+            f"the folder {path.parent} does not exist: create it, or choose another one for {path.name}"
+        )
 
 
 def pack(
@@ -78,15 +82,16 @@ def pack(
     integer thresholds, affine steps and the weights of real layers; docs/deploy.md lists the operators.
 
     Args:
-        model: any model built of these operators, with one tensor in and one out; it is left as it was.
-        example: a batch of inputs, or the size of one input without the batch dimension, such as (3, 32, 32). None asks
-            the model for its `input_size`.
+        model: any model built from these operators, with one input and one output tensor; not modified.
+        example: a batch of inputs, or the size of one input without the batch dimension, such as (3, 32, 32). None: use
+            the model's `input_size`.
         real: how the weights of real layers are stored: "float32", "float16" or "int8" (a scale per output); vectors
             such as biases stay float32.
-        preprocessing: how an image or a clip becomes an input; written into the file.
-        classes: a name per output; written into the file.
-        resign: pack the signs of binary weights that are not -1 and +1, such as averaged ones, instead of refusing.
-        provenance: more texts for the file's record of what it was made from.
+        preprocessing: how images or audio clips are converted to inputs; stored in the file.
+        classes: a name per output; stored in the file.
+        resign: pack the signs of binary weights that are not -1 and +1, such as averaged ones, instead of raising an
+            error.
+        provenance: additional entries for the file's record of its origin.
     """
     check_choice("real", real, REAL_TYPES)
     size = _input_size(model, example)
@@ -100,7 +105,7 @@ def pack(
         program = fold(program)
     program = binary_layers(program, traced.model)
     program = merge_affine(thresholds(program).alive())
-    graph, behind = to_graph(program, traced.model, size, real)
+    graph, behind = to_graph(program, traced.model, program.steps["input"].shape, real)
     made_with = {"zerocross": __version__, "torch": torch.__version__, "python": platform.python_version()}
     graph = check(
         replace(
@@ -118,10 +123,10 @@ def _input_size(model: nn.Module, example: Tensor | Sequence[int] | None) -> tup
     if example is None:
         example = getattr(model, "input_size", None)
     if example is None:
-        raise ValueError("the size of an input is unknown: pass a batch, or a size such as pack(model, (3, 32, 32))")
+        raise ValueError("the input size is unknown: pass a batch, or a size as in pack(model, (3, 32, 32))")
     size = tuple(example.shape[1:]) if isinstance(example, Tensor) else tuple(int(each) for each in example)
     if not 1 <= len(size) <= 3 or min(size) < 1:
         raise ValueError(
-            f"an input of size {size}: it must have 1 to 3 dimensions besides that of the batch, all above 0"
+            f"input size {size}: it must have 1 to 3 dimensions, without the batch dimension, all positive"
         )
     return size

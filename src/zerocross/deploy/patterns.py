@@ -1,4 +1,4 @@
-"""Operations that a network writes as several: the sign into {-1, +1}, and the PReLU with learned shifts."""
+"""Patterns of several ATen operators: the sign with values in {-1, +1}, and the PReLU of RPReLU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerocross.deploy.trace import Traced
 
 @dataclass(frozen=True)
 class Match:
-    """A sign or a PReLU that ends in a node: the activation it is of, the slope of a PReLU, the nodes it is made of."""
+    """A sign or a PReLU that ends in a node: its input, the slope of a PReLU, and its inner nodes."""
 
     op: str
     source: fx.Node
@@ -22,13 +22,13 @@ class Match:
 
 
 def aten_name(node: Any) -> str:
-    """The name of a node's ATen operator, such as "conv2d"; "" for anything else."""
+    """Return the name of a node's ATen operator, such as "conv2d"; "" for other nodes."""
     schema = getattr(getattr(node, "target", None), "_schema", None)
     return "" if schema is None else schema.name.removeprefix("aten::")
 
 
 def matches(traced: Traced) -> tuple[dict[fx.Node, Match], set[fx.Node]]:
-    """The patterns by the node they end in, and the nodes that they use up."""
+    """Return the patterns by their last node, and the nodes that belong to them only."""
     found = {}
     for node in traced.nodes:
         match = (

@@ -1,4 +1,4 @@
-"""A network on its way into a file: steps, which passes rewrite, each pass a pure function of the steps."""
+"""The intermediate form of a network during packing: steps, rewritten by passes that are pure functions."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from torch import Tensor
 
 Eager = Callable[[Tensor], Tensor]
-"""An elementwise operation as the network itself computes it: on (N, C) or (N, C, H, W), in float32."""
+"""An elementwise operation exactly as the network computes it, on (N, C) or (N, C, H, W) in float32."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: a node of the packed graph in the making.
+    """One operation, which becomes a node of the packed graph.
 
     Args:
-        op: an op of the packed graph, or "pad2d" or "reshape", which must be gone in the end.
+        op: an op of the packed graph, or "pad2d" or "reshape", which passes must remove.
         inputs: names of the steps whose values go in.
         name: of this step, unique.
         shape: of its value, without N.
-        module: the path of the module that it comes from.
+        module: path of the module it comes from.
         label: what it was in the network ("batch norm", "scale", "bias", ...), for the table.
         attrs: of the op.
         tensors: parameters by role; scales and shifts in float64 until they are stored.
-        eager: of an elementwise step: its value for any input, exactly as the network computes it.
+        eager: for an elementwise step, the operation exactly as the network computes it.
         folded: labels of the steps that were folded into this one.
-        kept: why it was not folded, where one might ask.
+        kept: the reason why it was not folded, if relevant.
     """
 
     op: str
@@ -46,17 +46,17 @@ class Step:
 
 @dataclass(frozen=True)
 class StepGraph:
-    """Steps by name, in an order in which they can be run, and the name of the result."""
+    """Steps by name, in an executable order, and the name of the result."""
 
     steps: Mapping[str, Step]
     output: str
 
     def uses(self) -> Counter[str]:
-        """How often each value is used; the result counts as a use."""
+        """Count the uses of each value; the result counts as one."""
         return Counter([*(name for step in self.steps.values() for name in step.inputs), self.output])
 
     def replaced(self, new: Mapping[str, Step], gone: Mapping[str, str] | None = None) -> StepGraph:
-        """The program with some steps replaced, and others gone in favour of the value that stands in their place."""
+        """Return the graph with some steps replaced by new ones and others by existing values."""
         gone = dict(gone or {})
 
         def final(name: str) -> str:
@@ -73,7 +73,7 @@ class StepGraph:
         return StepGraph(steps, final(self.output))
 
     def alive(self) -> StepGraph:
-        """The program without steps that nothing uses; the input always stays."""
+        """Return the graph without unused steps; the input is always kept."""
         wanted, steps = {self.output}, {}
         for step in reversed(list(self.steps.values())):
             if step.name in wanted or step.op == "input":

@@ -1,4 +1,4 @@
-"""From steps to the graph of a file: names, and tensors in the types that they are stored in."""
+"""Convert steps to the graph of a file: names, and tensors in their stored dtypes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VECTORS = ("bias", "scale", "shift", "slope", "weight_scale")
 def to_graph(
     program: StepGraph, model: nn.Module, input_size: tuple[int, ...], real: str
 ) -> tuple[Graph, dict[str, Step]]:
-    """The packed graph, and the step behind each of its nodes.
+    """Return the packed graph, and the step behind each of its nodes.
 
     Args:
         program: with nothing left to fold.
@@ -42,7 +42,7 @@ def to_graph(
 
 
 def _names(program: StepGraph, model: nn.Module) -> dict[str, str]:
-    """A name for each step: the path of its module, with what it does where the module may do more than one thing."""
+    """Return a name for each step: the path of its module, plus the op if the module may contain several."""
     simple = {
         path
         for path, module in model.named_modules()
@@ -50,7 +50,7 @@ def _names(program: StepGraph, model: nn.Module) -> dict[str, str]:
     }
     names: dict[str, str] = {}
     taken: set[str] = set()
-    # Layers choose first: where one takes the sign of its input itself, its own name is the layer's, not the sign's.
+    # Name layers first: if a layer takes the sign of its input itself, the layer gets the plain name, not the sign.
     for step in sorted(program.steps.values(), key=lambda step: not step.tensors.keys() & {"weight", "signs"}):
         what = step.module
         if what not in simple or what in taken:
@@ -82,7 +82,7 @@ def _stored(step: Step, real: str) -> dict[str, np.ndarray]:
 def _vector(step: Step, values: Tensor) -> np.ndarray:
     array = values.double().numpy().astype(np.float32)
     if not np.isfinite(array).all():
-        raise ValueError(f"the {step.label} of {step.module} is not finite: the network has diverged")
+        raise ValueError(f"the {step.label} of {step.module} is not finite: training has diverged")
     return array
 
 
@@ -94,5 +94,5 @@ def _weight(weight: np.ndarray, real: str) -> dict[str, np.ndarray]:
         return {"weight": np.clip(levels, -127, 127).astype(np.int8), "weight_scale": scale}
     largest = float(np.abs(weight).max())
     if largest > np.finfo(real).max:
-        raise ValueError(f"a weight of {largest:g} does not fit {real}: use real='float32'")
+        raise ValueError(f"a weight of {largest:g} is out of range for {real}: use real='float32'")
     return {"weight": weight.astype(real)}

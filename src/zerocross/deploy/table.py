@@ -1,4 +1,4 @@
-"""What became of each layer: binary or real, what was folded into it, what could not be, and its bytes in the file."""
+"""The table of a packed network: each layer, binary or real, what was folded into it, and its bytes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PackedLayer:
         op: its operation.
         kind: "binary" (weights and inputs), "binary weights" (inputs are real), "real", or "bits" (signs, thresholds).
         shape: of its weight, or of its vectors.
-        weights: how many weights it has, vectors not counted.
-        bytes: of its tensors in the file; vectors of equal numbers take none.
-        note: what was folded into it, or why it was kept.
+        weights: number of weights, without vectors.
+        bytes: size of its tensors in the file; constant vectors take none.
+        note: what was folded into it, or why it was not folded.
     """
 
     name: str
@@ -37,7 +37,7 @@ class PackedLayer:
 
 
 def layers(graph: Graph, behind: Mapping[str, Step]) -> tuple[PackedLayer, ...]:
-    """A row for every node that has parameters, and for every sign."""
+    """Return a row for every node with parameters and for every sign."""
     rows = []
     for node in graph.nodes:
         if not node.tensors and node.op != "sign":
@@ -70,7 +70,7 @@ def _words(labels: Sequence[str]) -> str:
 
 
 def render(rows: Sequence[PackedLayer], file_bytes: int, float_bytes: int) -> str:
-    """The table as text, with the file's size below it."""
+    """Render the table as text, followed by the file size."""
     cells = [
         (row.name, row.op, row.kind, shape_text(row.shape), row.note, f"{row.weights:,}" if row.weights else "",
          f"{row.bytes:,}") for row in rows

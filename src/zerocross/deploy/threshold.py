@@ -1,8 +1,9 @@
-"""Integer thresholds: a binary layer's sums straight to bits, exactly as the network's own arithmetic decides.
+"""Integer thresholds: from a binary layer's sums directly to bits, exactly as the network's own arithmetic gives them.
 
-Between the sums and the sign stand operations on single values (scale, bias, batch norm, shift, activation). All sums
-that a layer can give, -K..K, go through them as the network computes them, in float32: rounding and ties are the
-network's. Where the bit changes at most once along the sums, one integer and a direction say the same.
+Between the sums and the sign there are elementwise operations (scale, bias, batch norm, shift, activation). All
+possible sums of a layer, -K..K, are passed through these operations as the network computes them, in float32, so that
+rounding and ties are the network's own. If the bit changes at most once along the sums, an integer and a direction are
+equivalent.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from torch import Tensor
 from zerocross.deploy.kinds import GIVES, value_kinds
 from zerocross.deploy.steps import Eager, Step, StepGraph
 
-MAX_TABLE = 1 << 26  # sums times channels that are tried
+MAX_TABLE = 1 << 26  # maximum number of sums times channels to try
 
 
 def thresholds(program: StepGraph) -> StepGraph:
-    """Fold every chain of elementwise steps between a binary layer and a sign, where nothing else uses its values."""
+    """Fold every chain of elementwise steps between a binary layer and a sign whose values are not used elsewhere."""
     uses = program.uses()
     limits = sum_limits(program)
     new: dict[str, Step] = {}
@@ -34,11 +35,11 @@ def thresholds(program: StepGraph) -> StepGraph:
             new[sign.name] = replace(sign, kept="its input is real")
             continue
         if shared := [step for step in chain if uses[step.name] > 1]:
-            new[sign.name] = replace(sign, kept=f"something else uses the value of {shared[0].label}, too")
+            new[sign.name] = replace(sign, kept=f"the value of {shared[0].label} is also used elsewhere")
             continue
         found = fold([step.eager[0] for step in chain], limits[source], sign.shape)
         if found is None:
-            new[sign.name] = replace(sign, kept="no single threshold gives the same bits")
+            new[sign.name] = replace(sign, kept="no single threshold is equivalent")
             continue
         labels = tuple(step.label for step in chain)
         tensors = dict(zip(("threshold", "direction"), found, strict=True))
@@ -48,7 +49,7 @@ def thresholds(program: StepGraph) -> StepGraph:
 
 
 def sum_limits(program: StepGraph) -> dict[str, int]:
-    """K for each value that holds sums -K..K."""
+    """Return K for each value that consists of sums -K..K."""
     kinds = value_kinds(program.steps.values())
     limits: dict[str, int] = {}
     for step in program.steps.values():
@@ -59,7 +60,7 @@ def sum_limits(program: StepGraph) -> dict[str, int]:
 
 
 def _chain(program: StepGraph, sign: Step) -> tuple[list[Step], str]:
-    """The elementwise steps before a sign, first one first, and the value that goes into the first."""
+    """Return the elementwise steps before a sign, in order, and the input of the first."""
     chain: list[Step] = []
     source = sign.inputs[0]
     while program.steps[source].eager:
@@ -70,12 +71,12 @@ def _chain(program: StepGraph, sign: Step) -> tuple[list[Step], str]:
 
 @torch.no_grad()
 def fold(operations: Sequence[Eager], limit: int, shape: Sequence[int]) -> tuple[Tensor, Tensor] | None:
-    """Thresholds (int32) and directions (int8) per channel, or None where no single step gives the bits.
+    """Return thresholds (int32) and directions (int8) per channel, or None if no single threshold is equivalent.
 
     With direction +1 the bit is [sum >= threshold], with -1 it is [sum <= threshold].
 
     Args:
-        operations: from the sums to what the sign is taken of, elementwise.
+        operations: the elementwise operations from the sums to the input of the sign.
         limit: K, the largest sum.
         shape: of the value, without N.
     """
@@ -83,7 +84,7 @@ def fold(operations: Sequence[Eager], limit: int, shape: Sequence[int]) -> tuple
     if (2 * limit + 1) * channels > MAX_TABLE:
         return None
     sums = torch.arange(-limit, limit + 1, dtype=torch.float32)
-    # In the layout of real activations: channels apart, values of a channel side by side.
+    # In the memory layout of real activations.
     x = sums.view(-1, 1).expand(-1, channels) if len(shape) == 1 else sums.view(1, 1, -1, 1).expand(1, channels, -1, 1)
     x = x.contiguous()
     for operation in operations:

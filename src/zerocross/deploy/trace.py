@@ -1,4 +1,4 @@
-"""The graph of a network by torch.export, with everything computed from parameters alone already computed."""
+"""Trace a network with torch.export, and evaluate everything that depends on parameters only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 
 from zerocross.checks import one_line
 
-BATCH = 2  # samples in the traced batch: not 1, which would fit every shape
+BATCH = 2  # batch size for tracing; 1 would broadcast to any shape
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Traced:
         nodes: the operations on activations, in order, without those in `constants`.
         source: the node of the input.
         result: the node of the output.
-        constants: parameters, buffers, and all that is computed from them alone, such as the sign of a latent weight.
+        constants: parameters, buffers, and values computed from them only, such as the sign of a latent weight.
     """
 
     model: nn.Module
@@ -37,7 +37,7 @@ class Traced:
     constants: Mapping[fx.Node, Any]
 
     def of(self, node: Any) -> Any:
-        """The value of a constant node; anything else as it is."""
+        """Return the value of a constant node; return anything else unchanged."""
         return self.constants.get(node, node) if isinstance(node, fx.Node) else node
 
 
@@ -45,17 +45,17 @@ def trace(model: nn.Module, input_size: Sequence[int]) -> Traced:
     """Trace a network in evaluation mode.
 
     Args:
-        model: any model that torch.export can trace, with one tensor in and one out; it is left as it was.
+        model: any model that torch.export can trace, with one input and one output tensor; not modified.
         input_size: of one sample, without the batch dimension.
     """
     model = copy.deepcopy(model).to("cpu", torch.float32).eval()
     size = tuple(int(each) for each in input_size)
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about torch's own internals
+            warnings.simplefilter("ignore")  # about torch's internals
             exported = torch.export.export(model, (torch.zeros(BATCH, *size),), strict=False)
-            exported = exported.run_decompositions({})  # in-place operations become plain ones; no other change
-    except Exception as error:  # export raises whatever the model raises, and a dozen classes of its own
+            exported = exported.run_decompositions({})  # replaces in-place operations; changes nothing else
+    except Exception as error:  # export may raise anything
         reason = one_line(error, 300)
         raise ValueError(
             f"torch.export cannot trace the model on an input of shape {(BATCH, *size)}: {reason}"
@@ -68,7 +68,7 @@ def _traced(model: nn.Module, size: tuple[int, ...], exported: Any) -> Traced:
     if len(signature.user_inputs) != 1 or len(signature.user_outputs) != 1:
         raise ValueError(
             f"the model takes {len(signature.user_inputs)} and returns {len(signature.user_outputs)} tensors; "
-            "a packed network takes one and returns one: wrap the model in one that does"
+            "a packed network must take one and return one: wrap the model accordingly"
         )
     stored = {**exported.state_dict, **exported.constants}
     homes = {
@@ -100,23 +100,23 @@ def _traced(model: nn.Module, size: tuple[int, ...], exported: Any) -> Traced:
 def _evaluated(node: fx.Node, constants: Mapping[fx.Node, Any]) -> Any:
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda each: constants[each])
     if not callable(node.target):
-        raise ValueError(f"the model computes {node.name} in a way that cannot be packed")
+        raise ValueError(f"the model computes {node.name} in a way that is not supported")
     return node.target(*args, **kwargs)
 
 
 def module_path(node: fx.Node) -> str:
-    """The path of the module in whose forward an operation stands."""
+    """Return the path of the module whose forward contains an operation."""
     stack = node.meta.get("nn_module_stack") or {"": ("", "")}
     return str(list(stack.values())[-1][0]).split("@")[0]  # "@2" marks a module's second call
 
 
 def sample_shape(node: fx.Node) -> tuple[int, ...]:
-    """The shape of a node's value without the batch dimension."""
+    """Return the shape of a node's value without the batch dimension."""
     return tuple(int(size) for size in _value(node).shape[1:])
 
 
 def keeps_batch(node: fx.Node) -> bool:
-    """Whether a node's value has the batch dimension, and more."""
+    """Whether a node's value has the batch dimension and at least one more."""
     value = _value(node)
     return value.dim() >= 2 and value.shape[0] == BATCH
 

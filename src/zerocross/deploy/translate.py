@@ -1,4 +1,4 @@
-"""From the operations of a traced network to steps, one for one; what is not supported is named, with its module."""
+"""Translate the operations of a traced network into steps; errors name unsupported operations and their module."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zerocross.deploy.steps import Eager, Step, StepGraph
 from zerocross.deploy.trace import Traced, keeps_batch, module_path, sample_shape
 
 Made = str | list[Step]
-"""What a handler gives: steps, the last of which is the node's value, or the name of the value that it is equal to."""
+"""The result of a handler: steps, the last of which is the node's value, or the name of an equal value."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """One operation of a traced network, and the names of the steps before it."""
+    """One operation of a traced network, and the names of the previous steps."""
 
     traced: Traced
     node: fx.Node
@@ -29,27 +29,27 @@ class Context:
 
     @cached_property
     def args(self) -> dict[str, Any]:
-        """The arguments by name, defaults included; constants as their values, activations as nodes."""
-        schema: Any = getattr(self.node.target, "_schema")  # noqa: B009 - the type of a target does not say it
+        """The arguments by name, including defaults; constants as values, activations as nodes."""
+        schema: Any = getattr(self.node.target, "_schema")  # noqa: B009 - not part of the target's declared type
         bound = {each.name: each.default_value for each in schema.arguments if each.has_default_value()}
         bound |= {each.name: value for each, value in zip(schema.arguments, self.node.args, strict=False)}
         return {name: self.traced.of(value) for name, value in (bound | dict(self.node.kwargs)).items()}
 
     def source(self, name: str = "self") -> fx.Node:
-        """The argument of this name, which must be an activation."""
+        """Return the argument of this name, which must be an activation."""
         value = self.args[name]
         if not isinstance(value, fx.Node):
             raise ValueError(f"operator {aten_name(self.node)} of a constant is not supported")
         return value
 
     def step(self, op: str, *sources: fx.Node, label: str = "", **fields: Any) -> Step:
-        """A step that gives the operation's value from these activations."""
+        """Create the step that computes this operation from these activations."""
         inputs = tuple(self.names[source] for source in sources)
         made = Step(op, inputs, self.node.name, sample_shape(self.node), module_path(self.node), label or op)
         return replace(made, **fields)
 
     def eager(self) -> tuple[Eager]:
-        """The operation itself, as a function of its one activation."""
+        """Return the operation itself as a function of its single activation."""
         node, constants = self.node, self.traced.constants
 
         def compute(x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ Handler = Callable[[Context], Made]
 
 
 def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
-    """The steps of a network; nothing is folded yet.
+    """Translate a network into steps, without folding.
 
     Args:
         traced: the network.
@@ -98,14 +98,14 @@ def _made(context: Context, match: Match | None, handlers: Mapping[str, Handler]
     if node.target is python_operator.getitem:
         if node.args[1] != 0:
             raise ValueError(
-                "a second result of an operator (indices of a pool, statistics of a norm) is not supported"
+                "the second result of an operator (indices of a pool, statistics of a norm) is not supported"
             )
         return context.names[node.args[0]]  # type: ignore[index] - an activation
     if name not in handlers:
         hint = ": torch.sign(0) is 0; use zerocross.nn.sign, which is -1 or +1" if name == "sign" else ""
         raise ValueError(f"operator {name or node.target} is not supported{hint}")
     if not keeps_batch(node):
-        raise ValueError(f"operator {name} mixes samples, or gives no value per sample")
+        raise ValueError(f"operator {name} mixes samples, or does not return one value per sample")
     return handlers[name](context)
 
 
@@ -124,7 +124,7 @@ def _bend(slope: Tensor) -> Eager:
 
 
 def channel_values(value: Any, shape: tuple[int, ...]) -> Tensor:
-    """One number per channel, float64, from a number or a tensor that broadcasts along channels only."""
+    """Return one float64 number per channel from a number or a tensor that broadcasts along channels only."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return torch.full((shape[0],), float(value), dtype=torch.float64)
     if isinstance(value, Tensor) and value.dim() <= len(shape) + 1:
@@ -132,4 +132,4 @@ def channel_values(value: Any, shape: tuple[int, ...]) -> Tensor:
         if whole.numel() == whole.shape[1] and whole.shape[1] in {1, shape[0]}:
             return whole.flatten().expand(shape[0]).clone()
     given = f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
-    raise ValueError(f"a constant {given} does not give one number per channel of an activation {shape}")
+    raise ValueError(f"a constant {given} is not one number per channel of an activation {shape}")

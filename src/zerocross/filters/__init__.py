@@ -1,7 +1,7 @@
-"""The signal processing behind binary training: filters, what they do to gradients, and what SGD they are.
+"""Signal processing for binary training: filters, their effect on gradients, and their equivalence with SGD.
 
-Needs numpy and scipy only. `cascade(ema(gamma), ema(alpha))` is the paper's optimizer, `from_sgd(...)` the filter that
-`torch.optim.SGD` is, and `describe(filt)` says how long, how late and how noisily a filter remembers.
+Requires only numpy and scipy. `cascade(ema(gamma), ema(alpha))` is the paper's optimizer, `from_sgd(...)` the filter
+that is equivalent to `torch.optim.SGD`, and `describe(filt)` returns a filter's memory, delay and noise.
 """
 
 from __future__ import annotations

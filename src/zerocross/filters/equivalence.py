@@ -1,7 +1,7 @@
-"""Which filter a latent-weight SGD is, and which SGD a filter is: the paper's own (Eq. 3) and torch's.
+"""Equivalence of latent-weight SGD and filters, for the paper's SGD (Eq. 3) and for torch's.
 
-Both fold the learning rate and the weight decay into poles. They differ: the paper decays the weight beside the
-momentum, torch inside it, and torch's momentum is a sum where the paper's is an average.
+In both, learning rate and weight decay determine the poles. They differ: the paper applies weight decay after the
+momentum, torch before it, and torch's momentum is a sum, the paper's an average.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zerocross.filters.iir import IIRFilter, cascade, discount_pair, ema
 
 
 class LatentSettings(NamedTuple):
-    """Settings of the paper's latent SGD (Eqs. 2 and 3): `from_latent(*settings)` is its filter."""
+    """Settings of the paper's latent SGD (Eqs. 2 and 3); `from_latent(*settings)` returns its filter."""
 
     lr: float
     weight_decay: float
@@ -24,12 +24,12 @@ class LatentSettings(NamedTuple):
 
     @property
     def momentum(self) -> float:
-        """1 - gamma, as other libraries count it."""
+        """1 - gamma, as other libraries define it."""
         return 1 - self.gamma
 
 
 class SGDSettings(NamedTuple):
-    """Settings of `torch.optim.SGD`: `SGD(params, **settings._asdict())` is it, `from_sgd(*settings)` its filter."""
+    """Settings of `torch.optim.SGD` (`SGD(params, **settings._asdict())`); `from_sgd(*settings)` returns its filter."""
 
     lr: float
     momentum: float = 0.0
@@ -39,7 +39,7 @@ class SGDSettings(NamedTuple):
 
 
 def from_latent(lr: float, weight_decay: float, gamma: float) -> IIRFilter:
-    """The filter of the paper's latent SGD (Eqs. 2, 3): w_i = w_{i-1} - lr (m_i + wd w_{i-1}), m the EMA of gradients.
+    """Return the filter of the paper's latent SGD (Eqs. 2, 3): w_i = w_{i-1} - lr (m_i + wd w_{i-1}), m an EMA.
 
     `cascade(ema(gamma), ema(alpha))` with alpha = lr * weight_decay (Eqs. 9-12); its output is -weight_decay * w.
     Without weight decay it is an integrator behind the EMA, and its output is -w.
@@ -52,8 +52,8 @@ def from_latent(lr: float, weight_decay: float, gamma: float) -> IIRFilter:
     _check_rates(lr, weight_decay)
     if lr * weight_decay > 1:
         raise ValueError(
-            f"lr {lr} * weight_decay {weight_decay} = {lr * weight_decay:.6g} is alpha, and must be at most 1: beyond, "
-            "a decayed weight changes its sign; lower one of them"
+            f"lr {lr} * weight_decay {weight_decay} = {lr * weight_decay:.6g} is alpha, which must be at most 1, or "
+            "weight decay alone flips signs; lower one of them"
         )
     if weight_decay == 0:
         return cascade(ema(gamma), _first_order(lr, 0.0, pole=1.0))
@@ -61,7 +61,7 @@ def from_latent(lr: float, weight_decay: float, gamma: float) -> IIRFilter:
 
 
 def to_latent(alpha: float, gamma: float, lr: float) -> LatentSettings:
-    """The paper's latent SGD that takes the signs of `cascade(ema(gamma), ema(alpha))`; any lr will do (Eq. 8).
+    """Return the paper's latent SGD with the signs of `cascade(ema(gamma), ema(alpha))`, for any lr (Eq. 8).
 
     Args:
         alpha: discount of the outer EMA, in (0, 1].
@@ -80,7 +80,7 @@ def from_sgd(
     dampening: float = 0.0,
     nesterov: bool = False,
 ) -> IIRFilter:
-    """The filter that `torch.optim.SGD` is at a constant lr: its output is -w itself, scale included.
+    """Return the filter that is equivalent to `torch.optim.SGD` at constant lr: its output is -w, including scale.
 
     With s = lr wd (1 - dampening), mu = momentum, and discounts alpha <= gamma (1 - pole):
 
@@ -89,8 +89,8 @@ def from_sgd(
         mu = 0    b = lr,                   alpha = lr wd,        dampening is ignored, as torch does
 
     Real poles, s <= (1 - sqrt mu)^2, are two first-order sections; complex ones a second-order section. Weight decay 0
-    is an integrator. For dampening see `sgd_input`, for a start other than w = 0 `initial_state`. tests/filters run
-    the real torch.optim.SGD beside it.
+    is an integrator. For dampening see `sgd_input`, for a start other than w = 0 `initial_state`. tests/filters
+    compares it with the real torch.optim.SGD.
 
     Args:
         lr: above 0.
@@ -117,9 +117,10 @@ def from_sgd(
 
 
 def to_sgd(alpha: float, gamma: float, lr: float) -> SGDSettings:
-    """The `torch.optim.SGD` settings that take the signs of `cascade(ema(gamma), ema(alpha))`; any lr will do.
+    """Return `torch.optim.SGD` settings with the signs of `cascade(ema(gamma), ema(alpha))`, for any lr.
 
-    momentum = (1 - alpha)(1 - gamma), weight_decay = alpha gamma / lr: the same poles, output 1 / weight_decay larger.
+    momentum = (1 - alpha)(1 - gamma), weight_decay = alpha gamma / lr: the same poles, with an output scaled by 1 /
+    weight_decay.
 
     Args:
         alpha: discount of one EMA, in (0, 1].
@@ -132,23 +133,23 @@ def to_sgd(alpha: float, gamma: float, lr: float) -> SGDSettings:
 
 
 def alpha_gamma(filt: IIRFilter) -> tuple[float, float]:
-    """The discounts (alpha, gamma) of the two EMAs that have the poles of a filter, alpha the smaller.
+    """Return the discounts (alpha, gamma) of the two EMAs with the same poles as a filter; alpha is the smaller.
 
-    gamma is 1 for a first-order filter, alpha 0 for an integrator. Zeros, which Nesterov's filter has, do not count.
+    gamma is 1 for a first-order filter, alpha is 0 for an integrator. Zeros (as in Nesterov's filter) are ignored.
 
     Raises:
         ValueError: if the filter has more than two poles, complex ones, or one outside [0, 1].
     """
     found = filt.discounts
     if len(found) > 2:
-        raise ValueError(f"{filt!r} has {len(found)} poles, and alpha and gamma are two: look at its poles instead")
+        raise ValueError(f"{filt!r} has {len(found)} poles, but alpha and gamma describe two: use filt.poles instead")
     if (found.imag != 0).any():
         p = filt.poles[0]
         raise ValueError(
             f"complex poles {p.real:.6g} +- {abs(p.imag):.6g}j: no pair of EMAs has them. With s = alpha * gamma and "
             f"mu = (1 - alpha)(1 - gamma), poles are real while s <= (1 - sqrt mu)^2; here s = "
             f"{abs(found[0]) ** 2:.4g}, mu = {abs(p) ** 2:.4g}, (1 - sqrt mu)^2 = {(1 - abs(p)) ** 2:.4g}. Lower "
-            "lr * weight_decay, or use the filter as it is"
+            "lr * weight_decay, or use the filter itself"
         )
     alpha, gamma = sorted([*found.real.tolist(), 1.0, 1.0][:2])
     if alpha < 0 or gamma > 1 + 1e-12:  # rounding may leave a pole of 0 just below it
@@ -157,9 +158,9 @@ def alpha_gamma(filt: IIRFilter) -> tuple[float, float]:
 
 
 def sgd_input(gradients: ArrayLike, momentum: float, dampening: float) -> NDArray[np.float64]:
-    """Gradients (time first) as `from_sgd`'s filter must see them: torch leaves the very first one undampened.
+    """Return gradients (time first) as input for `from_sgd`'s filter: torch does not dampen the very first one.
 
-    x_0 / (1 - dampening); nothing changes without momentum, where torch ignores dampening.
+    x_0 / (1 - dampening); unchanged without momentum, in which case torch ignores dampening.
     """
     if not 0 <= dampening < 1:
         raise ValueError(f"dampening {dampening} is outside [0, 1)")
@@ -170,7 +171,7 @@ def sgd_input(gradients: ArrayLike, momentum: float, dampening: float) -> NDArra
 
 
 def initial_state(settings: LatentSettings | SGDSettings, w0: ArrayLike) -> NDArray[np.float64]:
-    """The state in which the filter of these settings stands at latent weights w0, before the first gradient.
+    """Return the state of the filter of these settings that corresponds to initial latent weights w0.
 
     For `scipy.signal.sosfilt(filt.sos, gradients, axis=0, zi=state)`, time first, with `filt = from_latent(*settings)`
     or `from_sgd(*settings)`; without gradients its output is then that of the latent weight, as decay moves it.
@@ -212,7 +213,7 @@ def _check_sgd(lr: float, momentum: float, weight_decay: float, dampening: float
     if not 0 <= momentum < 1:
         raise ValueError(f"momentum {momentum} is outside [0, 1)")
     if not 0 <= dampening < 1:
-        raise ValueError(f"dampening {dampening} is outside [0, 1); at 1, every gradient but the first is lost")
+        raise ValueError(f"dampening {dampening} is outside [0, 1); at 1, all gradients but the first are ignored")
     if nesterov and (momentum == 0 or dampening != 0):
         raise ValueError(
             f"nesterov with momentum {momentum} and dampening {dampening}: torch allows it only with a momentum above "

@@ -1,4 +1,4 @@
-"""Linear filters as chains of first- and second-order sections: the form that stays exact at small alpha."""
+"""Linear filters as chains of first- and second-order sections, which stay accurate at small alpha."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class IIRFilter:
 
         y_i = b0 x_i + b1 x_{i-1} + b2 x_{i-2} - a1 y_{i-1} - a2 y_{i-2};
 
-    a first-order section has zeros in b2 and a2. Sections, not polynomials, are what is stored: the polynomial of a
-    five-fold EMA at alpha = 1e-3 has roots outside the unit circle in float64, its sections have not. Two filters are
-    equal when their sections are, in the same order. Unstable filters are filters, too: `describe` says so.
+    a first-order section has zeros in b2 and a2. Sections are stored rather than polynomials: in float64 the polynomial
+    of a five-fold EMA at alpha = 1e-3 has roots outside the unit circle, its sections do not. Two filters are equal if
+    their sections are equal, in the same order. Unstable filters are allowed; see `stability`.
 
     Args:
         sections: rows of six finite numbers, a0 not zero; each row is divided by its a0.
@@ -47,12 +47,12 @@ class IIRFilter:
 
     @classmethod
     def from_sos(cls, sos: ArrayLike) -> IIRFilter:
-        """The filter of a scipy design, e.g. `scipy.signal.butter(4, 0.01, output="sos")`."""
+        """Create a filter from a scipy design, e.g. `scipy.signal.butter(4, 0.01, output="sos")`."""
         return cls(tuple(tuple(row) for row in np.atleast_2d(np.asarray(sos, dtype=np.float64)).tolist()))
 
     @classmethod
     def from_ba(cls, b: ArrayLike, a: ArrayLike) -> IIRFilter:
-        """The filter of two polynomials in 1/z (Eq. 14's b and a), of order 3 at most.
+        """Create a filter from two polynomials in 1/z (Eq. 14's b and a), of order 3 at most.
 
         Raises:
             ValueError: above order 3, where float64 polynomials no longer determine poles near 1.
@@ -77,7 +77,7 @@ class IIRFilter:
 
     @property
     def order(self) -> int:
-        """How many steps the filter looks back at inputs or outputs, whichever is more: Eq. 14's larger of P and Q."""
+        """The order of the filter: the larger of Eq. 14's P and Q."""
         return max(sum(_degree(row[part]) for row in self.sections) for part in (slice(3), slice(3, 6)))
 
     @property
@@ -92,7 +92,7 @@ class IIRFilter:
 
     @property
     def discounts(self) -> NDArray[np.complex128]:
-        """1 - pole for every pole, slowest first: alpha and gamma for two EMAs. Accurate however small it is."""
+        """1 - pole for every pole, slowest first: alpha and gamma for two EMAs. Accurate for tiny values, too."""
         found = np.concatenate([_one_minus_roots(row[3:]) for row in self.sections])
         return found[np.argsort(np.abs(found), kind="stable")]
 
@@ -108,7 +108,7 @@ class IIRFilter:
 
     @property
     def dc_gain(self) -> float:
-        """What a constant gradient of 1 ends up as; infinite for an integrator, 1 for EMAs."""
+        """The steady-state output for a constant gradient of 1; infinite for an integrator, 1 for EMAs."""
         above = math.prod(math.fsum(row[:3]) for row in self.sections)
         below = math.prod(math.fsum(row[3:]) for row in self.sections)
         if below == 0:
@@ -132,7 +132,7 @@ def ema(alpha: float) -> IIRFilter:
 
 
 def cascade(*filters: IIRFilter) -> IIRFilter:
-    """Filters in series, the first one first: their sections one after another (Eq. 16, never multiplied out).
+    """Connect filters in series by concatenating their sections (Eq. 16, without multiplying out).
 
     `cascade(ema(gamma), ema(alpha))` is the paper's optimizer; `cascade(*[ema(alpha)] * k)` a k-fold EMA.
     """
@@ -164,9 +164,9 @@ def _one_minus_roots(coefficients: Sequence[float]) -> NDArray[np.complex128]:
 
 
 def discount_pair(total: float, product: float) -> NDArray[np.complex128]:
-    """The two discounts with this sum and product, u^2 - total u + product = 0: small ones to full precision.
+    """Return the two discounts with this sum and product, u^2 - total u + product = 0, accurate for small ones.
 
-    A pair that is complex by rounding alone, as that of two equal EMAs may come out, is taken for a double one.
+    A pair that is complex only because of rounding, as for two equal EMAs, is treated as a double root.
     """
     spread = total**2 / 4 - product
     if spread < -4 * np.finfo(np.float64).eps * abs(total):

@@ -1,4 +1,4 @@
-"""What a filter does to gradients, in numbers: memory, delay, noise, and how often noise alone flips a weight."""
+"""Properties of filters: memory, delay, noise gain, and how often noise alone flips a weight."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from zerocross.filters.iir import IIRFilter, cascade, ema
 Stability = Literal["stable", "integrator", "unstable"]
 
 _INTEGRATE = IIRFilter(((1.0, 0.0, 0.0, 1.0, -1.0, 0.0),))
-_LONGEST = 2**24  # taps that are counted one by one, where only counting will do
+_LONGEST = 2**24  # maximum number of taps to sum one by one, where there is no closed form
 
 
 @dataclass(frozen=True)
 class Response:
-    """A filter's figures, as `describe` finds them; each has a function of the same name, which defines it."""
+    """Properties of a filter, as returned by `describe`; each is defined by the function of the same name."""
 
     filt: IIRFilter
     stability: Stability
@@ -32,7 +32,7 @@ class Response:
 
 
 class OrderComparison(NamedTuple):
-    """A filter beside the first-order ones that have its noise gain, and its flip rate."""
+    """A filter, and the first-order filters with the same noise gain and the same flip rate."""
 
     given: Response
     equal_noise: Response
@@ -40,7 +40,7 @@ class OrderComparison(NamedTuple):
 
 
 def describe(filt: IIRFilter) -> Response:
-    """All figures of a filter at once."""
+    """Return all properties of a filter."""
     return Response(
         filt=filt,
         stability=stability(filt),
@@ -54,27 +54,28 @@ def describe(filt: IIRFilter) -> Response:
 
 
 def compare_orders(filt: IIRFilter) -> OrderComparison:
-    """A filter beside first-order ones: is it true that a second order smooths noise and still reacts quickly?
+    """Compare a filter with first-order ones: does a second order smooth noise and still react quickly?
 
-    The paper says so of `cascade(ema(gamma), ema(alpha))`. With p = 1 - alpha, q = 1 - gamma, N the noise gain and D
+    The paper claims so for `cascade(ema(gamma), ema(alpha))`. With p = 1 - alpha, q = 1 - gamma, N the noise gain and D
     the mean delay, one EMA has 1/N = 2D + 1, and the cascade has 1/N = 2D + 1 + 2pq / (1 + pq), exactly. Hence, at
     equal noise gain,
 
-    - the cascade's mean delay is shorter by less than half a step: the order buys no delay;
+    - the cascade's mean delay is shorter by less than half a step: a higher order does not reduce delay;
     - after a reversal it flips later (up to 21 %, at alpha = gamma), and forgets sooner (a window up to 21 % shorter);
     - but noise flips it far less often: arccos((p + q) / (1 + pq)) / pi a step against arccos(1 - a) / pi.
 
-    So the claim is true of flips, not of variance: an EMA that noise flips as rarely has a = alpha gamma / (1 + pq), a
+    So the claim holds for flips, not for variance: an EMA with the same flip rate has a = alpha gamma / (1 + pq), a
     delay near 2 / (alpha gamma) where the cascade has 1 / alpha + 1 / gamma. Figures: docs/symbols.md.
 
     Raises:
-        ValueError: if no EMA compares: the filter is not stable, or passes more noise, or flips more, than it gets.
+        ValueError: if there is no comparable EMA: the filter is unstable, amplifies noise, or flips more than noise
+            itself.
     """
     given = describe(filt)
     if not given.noise_gain <= 1 or not given.flip_rate <= 0.5:
         raise ValueError(
             f"{filt!r} is {given.stability}, with noise gain {given.noise_gain:.4g} (an EMA's is at most 1) and flip "
-            f"rate {given.flip_rate:.4g} (at most 0.5): no EMA compares"
+            f"rate {given.flip_rate:.4g} (at most 0.5): there is no comparable EMA"
         )
     equal_noise = 2 * given.noise_gain / (1 + given.noise_gain)  # noise gain a / (2 - a), solved for a
     equal_flips = 2 * math.sin(math.pi * given.flip_rate / 2) ** 2  # flip rate arccos(1 - a) / pi, solved for a
@@ -82,52 +83,52 @@ def compare_orders(filt: IIRFilter) -> OrderComparison:
 
 
 def impulse_response(filt: IIRFilter, steps: int | ArrayLike) -> NDArray[np.float64]:
-    """The taps h_n: the weight that the output gives to the gradient of n steps ago.
+    """Return the taps h_n: the weight of the gradient of n steps ago in the output.
 
     Args:
         filt: the filter.
-        steps: how many taps, from h_0 on; or the steps n themselves, whose taps cost log n each.
+        steps: the number of taps, starting with h_0; or an array of steps n, which costs log n per tap.
     """
     if isinstance(steps, int | np.integer):
         from scipy.signal import sosfilt  # here, since scipy.signal takes a second to import
 
         if steps < 1:
-            raise ValueError(f"impulse_response: {steps} taps asked for; at least 1")
+            raise ValueError(f"impulse_response: {steps} taps requested; it must be at least 1")
         return np.asarray(sosfilt(filt.sos, np.eye(1, int(steps))[0]))
-    wanted = np.asarray(steps)
-    if not np.issubdtype(wanted.dtype, np.integer) or (wanted < 0).any():
+    indices = np.asarray(steps)
+    if not np.issubdtype(indices.dtype, np.integer) or (indices < 0).any():
         raise ValueError(f"impulse_response: steps must be whole numbers >= 0, not {steps}")
     A, B, C, D = _state_space(filt)
-    taps = [D if n == 0 else C @ np.linalg.matrix_power(A, n - 1) @ B for n in wanted.ravel().tolist()]
-    return np.array(taps, dtype=np.float64).reshape(wanted.shape)
+    taps = [D if n == 0 else C @ np.linalg.matrix_power(A, n - 1) @ B for n in indices.ravel().tolist()]
+    return np.array(taps, dtype=np.float64).reshape(indices.shape)
 
 
 def frequency_response(
     filt: IIRFilter, frequencies: int | ArrayLike = 512
 ) -> tuple[NDArray[np.float64], NDArray[np.complex128]]:
-    """Frequencies in cycles per step, and the complex gain at each.
+    """Return frequencies in cycles per step, and the complex gain at each.
 
     Args:
         filt: the filter.
-        frequencies: how many, evenly from 0 to 0.5 (a gradient that changes its sign every step); or their values.
+        frequencies: the number of frequencies, evenly spaced from 0 to 0.5 (alternating sign); or their values.
     """
     f = np.linspace(0, 0.5, int(frequencies)) if isinstance(frequencies, int | np.integer) else np.asarray(frequencies)
     back = np.exp(-2j * np.pi * np.asarray(f, dtype=np.float64))  # 1 / z, one step back
     gain = np.ones(back.shape, dtype=np.complex128)
-    with np.errstate(divide="ignore", invalid="ignore"):  # an integrator is infinite at 0, and may say so
+    with np.errstate(divide="ignore", invalid="ignore"):  # an integrator's gain is infinite at 0
         for b0, b1, b2, a0, a1, a2 in filt.sections:
             gain = gain * (b0 + back * (b1 + back * b2)) / (a0 + back * (a1 + back * a2))
     return np.asarray(f, dtype=np.float64), gain
 
 
 def stability(filt: IIRFilter) -> Stability:
-    """Whether a gradient is forgotten (stable), kept for ever (integrator: a pole of modulus 1), or grows (unstable).
+    """Return whether a gradient decays (stable), persists (integrator: a pole of modulus 1), or grows (unstable).
 
-    An integrator is a valid filter, weight decay 0; two equal poles of modulus 1 grow, and count as unstable.
+    An integrator is a valid filter (weight decay 0); two equal poles of modulus 1 grow, and count as unstable.
     """
     poles = filt.poles
     excess = np.abs(poles) - 1
-    near = 4 * np.finfo(np.float64).eps  # as near to 1 as float64 can tell
+    near = 4 * np.finfo(np.float64).eps  # indistinguishable from 1 in float64
     kept = poles[np.abs(excess) <= near]
     if (excess > near).any() or len(np.unique(kept.round(12))) < len(kept):
         return "unstable"
@@ -135,9 +136,9 @@ def stability(filt: IIRFilter) -> Stability:
 
 
 def mean_delay(filt: IIRFilter) -> float:
-    """Mean age of what the output is made of: sum n h_n / sum h_n, the group delay at frequency 0, in steps.
+    """Return the mean age, in steps, of the gradients in the output: sum n h_n / sum h_n, the group delay at 0.
 
-    (1 - alpha) / alpha for an EMA; delays in series add up. Infinite unless stable; nan where sum h_n = 0.
+    (1 - alpha) / alpha for an EMA; delays in series add up. Infinite unless stable; nan if sum h_n = 0.
     """
     if stability(filt) != "stable":
         return math.inf
@@ -147,13 +148,13 @@ def mean_delay(filt: IIRFilter) -> float:
 
 
 def window(filt: IIRFilter, share: float = 0.95) -> float:
-    """How many steps hold a share of the response: the least n with sum_{i<n} |h_i| >= share * sum |h_i|.
+    """Return how many steps contain a share of the response: the smallest n with sum_{i<n} |h_i| >= share * sum |h_i|.
 
     log(1 - share) / log(1 - alpha) for an EMA, rounded up. Infinite unless stable.
 
     Args:
         filt: the filter.
-        share: in (0, 0.99]; what lies beyond is lost in rounding where alpha is tiny.
+        share: in (0, 0.99]; a larger share would be lost in rounding for tiny alpha.
     """
     if not 0 < share <= 0.99:
         raise ValueError(f"window: a share of {share} is outside (0, 0.99]")
@@ -166,7 +167,7 @@ def window(filt: IIRFilter, share: float = 0.95) -> float:
 
 
 def half_life(filt: IIRFilter) -> float:
-    """Steps in which the slowest part of the memory halves: log 2 / -log |largest pole|; 0 without a pole."""
+    """Return the half-life of the slowest component in steps: log 2 / -log |largest pole|; 0 if there is no pole."""
     if stability(filt) != "stable":
         return math.inf
     largest = max(np.abs(filt.poles), default=0.0)
@@ -174,10 +175,10 @@ def half_life(filt: IIRFilter) -> float:
 
 
 def reversal(filt: IIRFilter) -> float:
-    """Steps until the output changes its sign after a long steady gradient changed its sign.
+    """Return the steps until the output changes sign after a long steady gradient has changed sign.
 
-    The least n whose first n taps add up to half of all: the time in which a weight follows a new trend.
-    Infinite unless stable; nan where sum h_n = 0.
+    The smallest n whose first n taps sum to half of all: how quickly a weight follows a new trend.
+    Infinite unless stable; nan if sum h_n = 0.
     """
     if stability(filt) != "stable":
         return math.inf
@@ -190,10 +191,10 @@ def reversal(filt: IIRFilter) -> float:
 
 
 def noise_gain(filt: IIRFilter) -> float:
-    """Variance that white noise keeps, once the filter is scaled to pass a steady gradient as it is (dc gain 1).
+    """Return the variance of filtered unit white noise, with the filter scaled to a dc gain of 1.
 
-    sum h_n^2 / (sum h_n)^2, which no scaling of lr changes: alpha / (2 - alpha) for an EMA. Infinite unless stable
-    (and where sum h_n = 0: nothing but noise passes).
+    sum h_n^2 / (sum h_n)^2, independent of lr: alpha / (2 - alpha) for an EMA. Infinite unless stable
+    (also if sum h_n = 0: only noise passes).
     """
     if stability(filt) != "stable" or filt.dc_gain == 0:
         return math.inf
@@ -201,7 +202,7 @@ def noise_gain(filt: IIRFilter) -> float:
 
 
 def flip_rate(filt: IIRFilter) -> float:
-    """Share of steps in which the output changes its sign while the gradient is nothing but white Gaussian noise.
+    """Return the share of steps in which the output changes sign if the gradient is white Gaussian noise.
 
     arccos(r) / pi with r the correlation of neighbouring outputs; arccos(1 - alpha) / pi for an EMA. An integrator's
     rate falls towards 0; nan for an unstable filter.
@@ -216,13 +217,13 @@ def flip_rate(filt: IIRFilter) -> float:
 
 
 def _state_space(filt: IIRFilter) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
-    """The chain as v_{i+1} = A v_i + B x_i, y_i = C v_i + D x_i; the state is that of sosfilt (zi), flattened."""
+    """Return the chain as v_{i+1} = A v_i + B x_i, y_i = C v_i + D x_i; v is the state of sosfilt (zi), flattened."""
     n = 2 * len(filt.sections)
     A, B, C, D = np.zeros((n, n)), np.zeros(n), np.zeros(n), 1.0
     for i, (b0, b1, b2, _, a1, a2) in enumerate(filt.sections):
         own = slice(2 * i, 2 * i + 2)
         feed = np.array([b1 - a1 * b0, b2 - a2 * b0])
-        A[own] = np.outer(feed, C)  # what comes out of the sections before goes in here
+        A[own] = np.outer(feed, C)  # the output of the previous sections is the input here
         A[own, own] = [[-a1, 1.0], [-a2, 0.0]]
         B[own] = feed * D
         C, D = C * b0, D * b0
@@ -231,7 +232,7 @@ def _state_space(filt: IIRFilter) -> tuple[NDArray[np.float64], NDArray[np.float
 
 
 def _energy(filt: IIRFilter) -> float:
-    """Sum of squared taps, by doubling: 2^k steps after k rounds, so that alpha = 1e-12 takes no longer than 0.1."""
+    """Return the sum of squared taps by doubling, 2^k steps in k rounds, so that tiny alphas do not take longer."""
     A, B, C, D = _state_space(filt)
     P = np.outer(B, B)
     while np.linalg.norm(A) > 1e-9:
@@ -241,7 +242,7 @@ def _energy(filt: IIRFilter) -> float:
 
 
 def _one_signed(filt: IIRFilter) -> bool:
-    """Whether the sections show that no two taps differ in sign: every section's own taps have one sign."""
+    """Whether all taps certainly have the same sign, since those of every section do."""
     for row in filt.sections:
         b0, b1, b2, _, a1, a2 = row
         poles = IIRFilter((row,)).poles
@@ -254,7 +255,7 @@ def _one_signed(filt: IIRFilter) -> bool:
 
 
 def _first_step(filt: IIRFilter, share: float) -> int:
-    """The least n whose first n taps hold a share of the sum of all, by bisection: the taps have one sign."""
+    """Return the smallest n whose first n taps contain a share of the sum, by bisection (taps of one sign)."""
     summed = cascade(filt, _INTEGRATE)
     low, high = 0, 1
 
@@ -270,14 +271,12 @@ def _first_step(filt: IIRFilter, share: float) -> int:
 
 
 def _horizon(filt: IIRFilter) -> int:
-    """Taps after which nothing is left to count."""
+    """Return the number of taps after which the rest is negligible."""
     largest = max(np.abs(filt.poles), default=0.0)
     lifetimes = 40 + 10 * filt.order  # k equal poles decay as n^(k-1) p^n
     steps = filt.order + 1 + (math.ceil(lifetimes / -math.log(largest)) if largest else 0)
     if steps > _LONGEST:
-        raise ValueError(
-            f"{filt!r}: its taps change their sign and last {steps} steps, more than the {_LONGEST} counted"
-        )
+        raise ValueError(f"{filt!r}: its taps change sign and last {steps} steps, more than the maximum of {_LONGEST}")
     return steps
 
 

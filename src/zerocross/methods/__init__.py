@@ -1,9 +1,8 @@
-"""Methods by name: how binary weights are trained. One row each; `train/` knows none of them by name.
+"""Methods for training binary weights, by name: one row each in `registry.py`.
 
-A method is an optimizer of the binary weights with its hyperparameters, the options that its layers need (theta or
-latent weights, binarizer, scaling, start, surrogate gradients), where its authors ask for them its own settings of the
-real parameters, of the run and of the network, its own stages, and, where it changes with time, `on_step(model, step,
-total)`.
+A method consists of an optimizer of the binary weights with its hyperparameters and the options of its layers (theta or
+latent weights, binarizer, scaling, initialisation, surrogate gradients). If its authors prescribe them, it also has
+settings of the real parameters, of the run and of the network, stages, and a callback `on_step(model, step, total)`.
 """
 
 from zerocross.methods.method import Method, StageTemplate, Value, tell_progress

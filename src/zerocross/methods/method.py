@@ -1,4 +1,4 @@
-"""What a method is."""
+"""The definition of a method."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Build = Callable[[list[nn.Parameter], Mapping[str, Any], int], Optimizer]
 
 @dataclass(frozen=True)
 class StageTemplate:
-    """A part of a run that a method splits into stages.
+    """One stage of a method that trains in several stages.
 
     Args:
-        share: Of the epochs, in (0, 1).
-        binarize: What is binary meanwhile: "both", "activations" or "none".
-        optimizer: Hyperparameters of the method that differ in it.
-        real: Settings of the real parameters that differ in it.
+        share: Share of the epochs, in (0, 1).
+        binarize: What is binary in this stage: "both", "activations" or "none".
+        optimizer: Hyperparameters of the method that differ in this stage.
+        real: Settings of the real parameters that differ in this stage.
     """
 
     share: float
@@ -34,7 +34,7 @@ class StageTemplate:
 
 
 def tell_progress(model: nn.Module, step: int, total: int) -> None:
-    """Tell the layers how far training has come: those that change with time (EDE's t, ReCU's tau) listen."""
+    """Set the progress of layers that depend on it (EDE's t, ReCU's tau)."""
     set_progress(model, step / total)
 
 
@@ -43,24 +43,24 @@ class Method:
     """One way to train binary weights.
 
     Args:
-        summary: One line for lists.
-        source: Whose it is.
+        summary: One-line description.
+        source: The publication.
         hyperparameters: Name -> published or default value; `optimizer.NAME` in a config. A number may be a ramp over
             the run: "1e-2->1e-5".
-        tuned: What there is to tune for the binary weights, in words.
-        settings: Where the values come from: published, scaled, or assumed.
+        tuned: What can be tuned for the binary weights, in words.
+        settings: Source of the values: published, scaled, or assumed.
         build: (parameters, hyperparameters, ff_every) -> the optimizer of the binary weights.
-        model_options: What models.create() must be told.
-        real: The authors' settings of the real parameters, where they are a part of the method.
-        parts: The stages of the method, where it has more than one.
-        on_step: Called before each update with (model, step, total), for methods that change with time.
-        run: What its authors published about the run: "warmup", a share of it, and "batch_size".
-        network: The options of birealnet20 that make it the authors' own network; empty where they published none of
-            this kind, or the common one.
-        lr_name: The hyperparameter that the optimizer holds as a param group's `lr`.
-        golden: The file in tests/reference/golden with numbers of published code, or None.
-        revision: Raised when its arithmetic changes in a way that no setting of a run tells, so that results of before
-            are not taken for results of now.
+        model_options: Options for models.create().
+        real: The authors' settings of the real parameters, if they are part of the method.
+        parts: The stages of the method, if it has more than one.
+        on_step: Called before each update with (model, step, total).
+        run: Published settings of the run: "warmup", as a share of it, and "batch_size".
+        network: Options that turn birealnet20 into the authors' own network; empty if they published none of this kind,
+            or used the common one.
+        lr_name: The hyperparameter that the optimizer stores as a param group's `lr`.
+        golden: The file in tests/reference/golden with reference values of published code, or None.
+        revision: Increased when its arithmetic changes without a change of settings, so that old results are not
+            mistaken for new ones.
     """
 
     summary: str
@@ -81,5 +81,5 @@ class Method:
 
     @property
     def kind(self) -> str:
-        """What the binary layers hold: "theta" or "latent"."""
+        """The kind of its binary weights: "theta" or "latent"."""
         return str(self.model_options["weights"])

@@ -1,4 +1,4 @@
-"""From a method's hyperparameters to the optimizer of its binary weights: (parameters, values, ff_every) -> it."""
+"""Build the optimizer of a method's binary weights: (parameters, hyperparameters, ff_every) -> optimizer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cascade(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> 
     """The filter of any order."""
     order = h["order"]
     if order < 1 or order != int(order):
-        raise ValueError(f"optimizer.order is {order}; it must be a whole number, at least 1")
+        raise ValueError(f"optimizer.order is {order}; it must be a positive integer")
     return CascadeFilter(params, alpha=h["alpha"], gammas=(h["gamma"],) * (int(order) - 1), ff_every=ff_every)
 
 

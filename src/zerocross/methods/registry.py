@@ -59,13 +59,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             source=_PAPER,
             hyperparameters={"alpha": 1e-3, "gamma": 0.1, "order": 3.0, "schedule": "cosine"},
             tuned=("alpha", "gamma", "order", "alpha-decay"),
-            settings="alpha and gamma as the second-order filter's; order 3: ours, since the paper stops at 2",
+            settings="alpha and gamma as the second-order filter's; order 3: our choice, since the paper stops at 2",
             build=optimizers.cascade,
             model_options={"weights": "theta"},
             lr_name="alpha",
         ),
         "latent-sgd": Method(
-            summary="latent weights as the paper writes them: decoupled decay, no clipping, no scaling (Eqs. 1-5)",
+            summary="latent weights as defined in the paper: decoupled decay, no clipping, no scaling (Eqs. 1-5)",
             source=_PAPER,
             hyperparameters={
                 "lr": 0.1,
@@ -82,7 +82,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             model_options={"weights": "latent"},
         ),
         "torch-sgd": Method(
-            summary="latent weights as most code has them: torch's SGD, channel-mean scaling, gradients clipped at 1",
+            summary="latent weights as in most code: torch's SGD, channel-mean scaling, gradients clipped at 1",
             source="Liu et al., Bi-Real Net, ECCV 2018, and most code since",
             hyperparameters=_SGD,
             tuned=_LATENT_TUNED,
@@ -95,7 +95,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             golden="birealnet",
         ),
         "bop": Method(
-            summary="no latent weights: flip where an average of the gradient passes a threshold",
+            summary="no latent weights: flip when the average gradient exceeds a threshold",
             source="Helwegen et al., Latent Weights Do Not Exist, NeurIPS 2019",
             hyperparameters={"gamma": 1e-4, "tau": 1e-8, "schedule": "fifths"},
             tuned=("gamma", "gamma-decay", "tau"),
@@ -109,7 +109,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             golden="bop",
         ),
         "bop2ndorder": Method(
-            summary="Bop, with the average divided by the gradient's own size (a second moment, not a second order)",
+            summary="Bop with the average gradient normalised by its second moment (not a second-order filter)",
             source="Suarez-Ramirez et al., A Bop and Beyond, CVPR workshops 2021",
             hyperparameters={
                 "gamma": "1e-2->1e-5",

@@ -1,4 +1,4 @@
-"""Methods by name, and their hyperparameters: checked, with defaults, and ramps over a run."""
+"""Look up methods by name; check and complete their hyperparameters, including ramps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _RENAMED = {"binaryconnect": "binarynet"}
 
 
 def current_name(name: str) -> str:
-    """The name of today for one that a method had before, with a warning; any other name as it is."""
+    """Return the current name for a renamed method, with a warning; return other names unchanged."""
     if name not in _RENAMED:
         return name
     warnings.warn(
-        f"method {name!r} is called {_RENAMED[name]!r} now, with the recipe of that paper",
+        f"method {name!r} is deprecated, use {_RENAMED[name]!r} instead, which has the recipe of that paper",
         DeprecationWarning,
         stacklevel=3,
     )
@@ -30,17 +30,17 @@ def current_name(name: str) -> str:
 
 
 def get(name: str) -> Method:
-    """The method of that name, or an error that lists the names."""
+    """Return a method by name; raise an error that lists the names if it is unknown."""
     name = current_name(name)
     check_choice("method", name, METHODS)
     return METHODS[name]
 
 
 def hyperparameters(name: str, chosen: Mapping[str, Value]) -> dict[str, Value]:
-    """A method's hyperparameters with those chosen in place of its defaults.
+    """Return a method's hyperparameters: the defaults, overridden by those chosen.
 
-    An unknown name and a value of another type than the default's are refused; where the default is None, a number or
-    None is meant. A number may be a ramp, "1e-2->1e-5", whose ends must be values that the optimizer takes.
+    Raises ValueError for unknown names and for values whose type differs from the default's; if the default is None, a
+    number or None is expected. A number may be a ramp, "1e-2->1e-5", whose ends must be valid values.
     """
     defaults = get(name).hyperparameters
     result = dict(defaults)
@@ -64,31 +64,33 @@ def _checked(key: str, value: Value, default: Value) -> Value:
     if isinstance(default, str) and not _is_ramp(default):
         if isinstance(value, str):
             return value
-        raise ValueError(f"optimizer.{key} is {value!r}; it can be text")
+        raise ValueError(f"optimizer.{key} is {value!r}; it must be a string")
     if value is default is None or _is_ramp(value):
         return value
-    if isinstance(value, str) and _is_ramp(default):  # --set leaves text where text was
+    if isinstance(value, str) and _is_ramp(default):  # --set keeps strings as strings
         with suppress(ValueError):
             return float(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    wanted = "a number or none" if default is None else "a number"
-    raise ValueError(f"optimizer.{key} is {value!r}; it can be {wanted}, or a ramp over the run such as 1e-2->1e-5")
+    expected = "a number or none" if default is None else "a number"
+    raise ValueError(f"optimizer.{key} is {value!r}; it must be {expected}, or a ramp over the run such as 1e-2->1e-5")
 
 
 def _check_ramps(name: str, values: Mapping[str, Value]) -> None:
     method = get(name)
     for end in ("first", "last"):
-        optimizer = method.build([nn.Parameter(torch.ones(2, 2))], _at(end, values), 1)  # refuses what is out of range
+        optimizer = method.build(
+            [nn.Parameter(torch.ones(2, 2))], _at(end, values), 1
+        )  # raises if a value is out of range
         for key in filter(lambda key: _is_ramp(values[key]), values):
             if _field(method, key) not in optimizer.param_groups[0]:
                 raise ValueError(
-                    f"optimizer.{key} is {values[key]!r}; {name} reads it once, at its start: give a number"
+                    f"optimizer.{key} is {values[key]!r}; {name} reads it only once, at the start: use a number"
                 )
     if _is_ramp(values[method.lr_name]) and values["schedule"] != "constant":
         raise ValueError(
             f"optimizer.{method.lr_name} is {values[method.lr_name]!r} with optimizer.schedule {values['schedule']!r}: "
-            "a ramp is a schedule of its own; set optimizer.schedule to constant"
+            "a ramp replaces the schedule; set optimizer.schedule to constant"
         )
 
 
@@ -97,12 +99,12 @@ def _at(end: str, values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def first_values(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Hyperparameters as they are at the first update: ramps at their start."""
+    """Return the hyperparameters at the first update, with ramps replaced by their initial values."""
     return _at("first", values)
 
 
 def ramps(name: str, values: Mapping[str, Value]) -> dict[str, Ramp]:
-    """Param-group field -> ramp, of those hyperparameters that have one."""
+    """Return param-group field -> ramp for the hyperparameters that are ramps."""
     method = get(name)
     return {_field(method, key): Ramp.parse(str(v)) for key, v in values.items() if _is_ramp(v)}
 

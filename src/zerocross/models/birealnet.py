@@ -130,7 +130,7 @@ def choose_activation(style: Style, activation: str | None, default: str) -> str
     check_choice("activation", activation, ACTIVATIONS)
     if activation == "relu" and style.binarize != "none":
         raise ValueError(
-            "activation = 'relu' before a sign: what a ReLU lets through is never negative, so every sign would be +1; "
+            "activation = 'relu' before a sign: the output of a ReLU is never negative, so every sign would be +1; "
             "use 'hardtanh', 'prelu' or 'none'"
         )
     return activation
@@ -146,8 +146,9 @@ def birealnet20(
 ) -> nn.Module:
     """Bi-RealNet-20 for 3 x 32 x 32 images: 18 binary convolutions of 16, 32 and 64 channels.
 
-    The paper leaves shortcut, activation and head unsaid. Shortcut and activation were chosen on validation data (5,000
-    training images held out, 5 epochs, bfloat16, seed 0), with the filter and with the published latent baseline:
+    The paper does not specify shortcut, activation and head. Shortcut and activation were chosen on validation data
+    (5,000 training images held out, 5 epochs, bfloat16, seed 0), with the filter and with the published latent
+    baseline:
 
     ====================  ========  ===========
     shortcut, activation  filter    torch-sgd
@@ -158,7 +159,7 @@ def birealnet20(
     subsample, hardtanh   47.1      43.1
     ====================  ========  ===========
 
-    Both methods want the prelu; about the shortcut they do not agree, by no more than seeds differ, and pool stays. The
+    Both methods prefer prelu; they disagree about the shortcut, by no more than seeds differ, so pool is kept. The
     head is IR-Net's (Qin et al., CVPR 2020), whose shortcut and activation are the last row.
 
     Args:
@@ -213,6 +214,34 @@ def digits_net(
     """
     activation = choose_activation(style, activation, "hardtanh")
     stem = _small_stem(1, width)
+    return BiRealNet(
+        style, (width, 2 * width), (depth, depth), stem, classes, shortcut, activation, head_norm=head_norm
+    )
+
+
+def mnist_net(
+    style: Style,
+    *,
+    classes: int = 10,
+    width: int = 16,
+    depth: int = 2,
+    shortcut: str = "pool",
+    activation: str | None = None,
+    head_norm: bool = True,
+) -> nn.Module:
+    """A small Bi-Real network for 1 x 28 x 28 images: a real 5 x 5 stem of stride 2, then groups at 14 x 14 and 7 x 7.
+
+    Args:
+        style: what is binary, and how.
+        classes: outputs.
+        width: channels of the first group; the second is twice as wide.
+        depth: binary convolutions in each group.
+        shortcut: as in `birealnet20`, like the two that follow.
+        activation: see there.
+        head_norm: see there.
+    """
+    activation = choose_activation(style, activation, "prelu")
+    stem = nn.Sequential(nn.Conv2d(1, width, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(width))
     return BiRealNet(
         style, (width, 2 * width), (depth, depth), stem, classes, shortcut, activation, head_norm=head_norm
     )

@@ -45,5 +45,5 @@ class BinaryMLP(nn.Module):
 def audio_mlp(
     style: Style, *, features: int = 40 * 32, width: int = 256, depth: int = 4, classes: int = 10
 ) -> nn.Module:
-    """The paper's audio network, for log-mel features of spoken digits; it leaves widths and features unsaid."""
+    """The paper's audio network, for log-mel features of spoken digits; widths and features are not specified there."""
     return BinaryMLP(style, features, width, depth, classes)

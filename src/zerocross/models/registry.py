@@ -1,4 +1,4 @@
-"""The models by name."""
+"""The models, by name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 from torch import nn
 
 from zerocross.checks import check_choice, did_you_mean
-from zerocross.models.birealnet import birealnet18, birealnet20, birealnet34, digits_net
+from zerocross.models.birealnet import birealnet18, birealnet20, birealnet34, digits_net, mnist_net
 from zerocross.models.mlp import audio_mlp
 from zerocross.models.reactnet import reactnet_a
+from zerocross.models.series import series_net
 from zerocross.models.style import Style
+from zerocross.models.text import text_mlp
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,9 @@ class Entry:
 
 MODELS = {
     "digits_net": Entry(digits_net, "digits", (1, 8, 8)),
+    "mnist_net": Entry(mnist_net, "MNIST, Fashion-MNIST", (1, 28, 28)),
+    "series_net": Entry(series_net, "UCR archive, HAPT", (1, 140)),
+    "text_mlp": Entry(text_mlp, "IMDB", (4000,)),
     "birealnet20": Entry(birealnet20, "CIFAR-10", (3, 32, 32)),
     "audio_mlp": Entry(audio_mlp, "AudioMNIST", (1, 40, 32)),
     "birealnet18": Entry(birealnet18, "ImageNet", (3, 224, 224)),
@@ -36,7 +41,7 @@ MODELS = {
 
 
 def names() -> list[str]:
-    """Return the names that `create` knows."""
+    """Return the names of all models."""
     return list(MODELS)
 
 
@@ -61,5 +66,6 @@ def create(name: str, **kwargs: Any) -> nn.Module:
             raise ValueError(f"{name} has no option {key!r}; it has {', '.join(known)}{did_you_mean(key, known)}")
     own = {key: kwargs.pop(key) for key in list(kwargs) if key not in {field.name for field in fields(Style)}}
     model = MODELS[name].build(Style(**kwargs), **own)
-    model.input_size = MODELS[name].input_shape  # type: ignore[assignment]  # for whoever must run it once, such as deploy
+    if not hasattr(model, "input_size"):  # for code that runs it once, such as deploy
+        model.input_size = MODELS[name].input_shape  # type: ignore[assignment]
     return model

@@ -1,13 +1,14 @@
-"""How a network is made binary: one object that every architecture asks for its layers."""
+"""Style of a binary network: creates the layers of every architecture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 from zerocross.checks import check_choice
-from zerocross.nn import BinaryConv2d, BinaryLinear, RSign, Sign
+from zerocross.nn import BinaryConv1d, BinaryConv2d, BinaryLinear, RSign, Sign
 from zerocross.nn.layers import INITS, SCALES, WEIGHTS, check_binarizer
 from zerocross.nn.sign import STANDARDIZE, check_surrogate
 
@@ -60,34 +61,25 @@ class Style:
         padding = kernel_size // 2
         if self.binarize != "both":
             return nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, bias=False)
-        return BinaryConv2d(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            weights=self.weights,
-            scale=self.scale,
-            weight_surrogate=self.weight_surrogate,
-            binarizer=self.binarizer,
-            init=self.init,
-            init_scale=self.init_scale,
-        )
+        return BinaryConv2d(in_channels, out_channels, kernel_size, stride, padding, **self._binary())
+
+    def conv1d(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> nn.Module:
+        """Return a convolution of series without bias, padded so that stride 1 keeps the length."""
+        padding = kernel_size // 2
+        if self.binarize != "both":
+            return nn.Conv1d(in_channels, out_channels, kernel_size, stride, padding, bias=False)
+        return BinaryConv1d(in_channels, out_channels, kernel_size, stride, padding, **self._binary())
 
     def linear(self, in_features: int, out_features: int) -> nn.Module:
         """Return a linear layer without bias."""
         if self.binarize != "both":
             return nn.Linear(in_features, out_features, bias=False)
-        return BinaryLinear(
-            in_features,
-            out_features,
-            weights=self.weights,
-            scale=self.scale,
-            weight_surrogate=self.weight_surrogate,
-            binarizer=self.binarizer,
-            init=self.init,
-            init_scale=self.init_scale,
-        )
+        return BinaryLinear(in_features, out_features, **self._binary())
+
+    def _binary(self) -> dict[str, Any]:
+        """The settings that every binary layer takes."""
+        names = ("weights", "scale", "weight_surrogate", "binarizer", "init", "init_scale")
+        return {name: getattr(self, name) for name in names}
 
     def sign(self, channels: int) -> nn.Module:
         """Return what stands before a binary layer: the sign, or nothing in the full-precision twin."""

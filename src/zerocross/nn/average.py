@@ -12,19 +12,19 @@ THETA = ("majority", "kept")
 
 
 class AveragedModel(swa_utils.AveragedModel):
-    """An average of a model over its updates whose theta weights stay -1 and +1.
+    """Average a model over its updates (SWA or EMA) while its theta weights stay -1 and +1.
 
-    torch's own averages every parameter: theta weights become real in silence. Here real parameters, latent weights and
-    batch-norm statistics are averaged, and theta weights are those that most updates had, or the latest ones.
-    Statistics lag behind flips, all the more when averaged: estimate them anew at the end, with
+    torch's own AveragedModel averages every parameter, so that theta weights silently become real. This one averages
+    real parameters, latent weights and batch-norm statistics; theta weights take the majority sign over all updates, or
+    the latest one. Batch-norm statistics lag behind flips, even more so when averaged: re-estimate them at the end with
     ``torch.optim.swa_utils.update_bn``.
 
     Args:
-        model: the model to average; a copy of it is `module`.
-        decay: None: all updates count alike (SWA). In [0, 1): the average keeps this share at each update (EMA; 0.99
-            remembers about 100 updates).
-        theta: ``"majority"``: the sign of the average of theta, which takes one more number a weight; a tie keeps the
-            sign. ``"kept"``: theta weights of the latest update.
+        model: the model to average; `module` is a copy of it.
+        decay: None: all updates have equal weight (SWA). In [0, 1): the share of the average that each update keeps
+            (EMA; 0.99 averages over about 100 updates).
+        theta: ``"majority"``: the sign of the averaged theta, which needs one more number per weight; a tie keeps the
+            current sign. ``"kept"``: the theta weights of the latest update.
         device: where to keep the average.
 
     Example::
@@ -46,7 +46,7 @@ class AveragedModel(swa_utils.AveragedModel):
         device: torch.device | str | None = None,
     ) -> None:
         if decay is not None and not 0 <= decay < 1:
-            raise ValueError(f"decay = {decay}: it must be None (all updates alike) or lie in [0, 1)")
+            raise ValueError(f"decay = {decay}: it must be None (equal weights) or lie in [0, 1)")
         check_choice("theta", theta, THETA)
         super().__init__(model, device)  # type: ignore[arg-type]
         self.decay = decay
@@ -57,7 +57,7 @@ class AveragedModel(swa_utils.AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Take the model's present state into the average."""
+        """Add the model's current state to the average."""
         seen = int(self.n_averaged)
         share = 1.0 if seen == 0 else 1 / (seen + 1) if self.decay is None else 1 - self.decay
         thetas = {id(weight) for weight in _thetas(self.module)}
@@ -81,7 +81,7 @@ def _tensors(model: nn.Module) -> list[Tensor]:
 
 
 def _thetas(model: nn.Module) -> list[Tensor]:
-    """The theta weights of a model, tied ones once."""
+    """Return the theta weights of a model, tied ones once."""
     found = {
         id(weight): weight
         for module in model.modules()
@@ -92,7 +92,7 @@ def _thetas(model: nn.Module) -> list[Tensor]:
 
 
 def _passing(model: nn.Module) -> set[int]:
-    """Buffers that are not saved say where training stands (EDE's t): they are the present ones, not an average."""
+    """Return the non-persistent buffers: they hold training progress (EDE's t), so the current values are copied."""
     return {
         id(buffer)
         for module in model.modules()

@@ -1,4 +1,4 @@
-"""Turning an existing model binary, and saying what was done to every layer."""
+"""Convert an existing model to a binary one, and report what was done to every layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerocross.checks import check_choice, did_you_mean
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import takes_fast_path
 from zerocross.nn.flow import Example, Flow, guess_example, is_chain, trace, weight_layers
-from zerocross.nn.layers import BinaryConv2d, BinaryLinear
+from zerocross.nn.layers import BinaryConv1d, BinaryConv2d, BinaryLinear
 from zerocross.nn.relus import check_signs_vary, replace_relus
 from zerocross.nn.sign import sign
 from zerocross.tables import text_table
@@ -27,7 +27,7 @@ from zerocross.tables import text_table
 
 @dataclass(frozen=True)
 class BinarizedLayer:
-    """What became of one layer: `done` is ``"binary"``, ``"kept real"``, ``"already binary"`` or ``"replaced"``."""
+    """What was done to one layer: `done` is ``"binary"``, ``"kept real"``, ``"already binary"`` or ``"replaced"``."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class BinarizedLayer:
 
 @dataclass(frozen=True)
 class BinarizeReport:
-    """Every layer that owns a matrix or a kernel, and what became of it; print it for a table."""
+    """Every layer that owns a matrix or a kernel, and what was done to it; print it for a table."""
 
     rows: tuple[BinarizedLayer, ...]
 
@@ -51,12 +51,12 @@ class BinarizeReport:
         return f"{table}\n" + ", ".join(text for text in totals if not text.startswith("0 "))
 
     def weights(self, done: str) -> int:
-        """Return how many weights met this fate."""
+        """Return the number of weights in layers with this value of `done`."""
         return sum(row.weights for row in self.rows if row.done == done)
 
 
 class Binarized(NamedTuple):
-    """The converted model, and the report."""
+    """The converted model and the report."""
 
     model: nn.Module
     report: BinarizeReport
@@ -76,34 +76,34 @@ def binarize(
     relu: str = "hardtanh",
     example: Example | None = None,
 ) -> Binarized:
-    """Return a copy of a model whose Conv2d and Linear layers are binary, and a report on every layer.
+    """Return a copy of a model with binary convolutions and linear layers, and a report; the given one is not changed.
 
-    The binary weights start from the signs of the weights the model has (an exact zero draws one). The sign of what a
-    ReLU lets through is always +1, which tells the next layer nothing: ReLUs that are modules or attributes
-    (``self.activation = F.relu``) therefore become hardtanh where inputs are binarised. A ReLU called inside a forward
-    is found by running the model on an `example`.
+    The binary weights start as the signs of the model's weights (exact zeros get a random sign). The output of a ReLU
+    is never negative, so its sign is always +1 and carries no information: ReLUs that are modules or attributes
+    (``self.activation = F.relu``) are therefore replaced by hardtanh if inputs are binarised. ReLUs called in a forward
+    method cannot be replaced; they are detected by running the model on an `example`.
 
-    Pass an `example`: the order in which data pass through layers, weighted shortcuts and inputs that are never
-    negative show only when the model runs. Without one, usual input sizes are tried; where none fits, the order of
-    registration is taken instead, with a warning.
+    Passing an `example` is recommended: the order in which data pass through layers, weighted shortcuts and inputs that
+    are never negative can only be found by running the model. Without one, common input sizes are tried; if none fits,
+    the order of registration is used, with a warning.
 
     Args:
-        model: any model; it is left as it was.
-        skip: names of modules, or patterns (``"encoder.*"``), that stay real with all they contain.
+        model: any model; not modified.
+        skip: names of modules, or patterns (``"encoder.*"``), that stay real, including everything they contain.
         weights: ``"theta"`` or ``"latent"``, see `BinaryConv2d`; latent weights start as the weights of the model.
-        scale: ``"none"``, ``"channel_mean"`` or ``"magnitude_aware"`` (latent weights only), or ``"learned"``, from the
-            mean of abs(w) on.
+        scale: ``"none"``, ``"channel_mean"`` or ``"magnitude_aware"`` (latent weights only), or ``"learned"``, starting
+            at the mean of abs(w).
         weight_surrogate: see `BinaryConv2d`.
         binarizer: see `BinaryConv2d`.
         sign_input: the surrogate with which every new layer binarises its input, or None to leave inputs real.
-        first_last_real: keep the weight layers real that data pass through first and last. Embeddings, and modules that
-            merely own a matrix, are no weight layers.
-        shortcuts_real: keep weighted shortcuts real: layers that alone stand beside a longer way to a sum, such as the
-            1 x 1 convolutions of a ResNet.
+        first_last_real: keep the first and the last weight layer real. Embeddings, and modules that merely own a
+            matrix, do not count as weight layers.
+        shortcuts_real: keep weighted shortcuts real: single layers parallel to a longer branch, such as the 1 x 1
+            convolutions of a ResNet.
         relu: ``"hardtanh"`` or ``"keep"``: what to do with ReLUs that are modules or attributes.
-        example: a batch of inputs (a tensor, a tuple of arguments, or a dict of named ones), on which copies of the old
-            and of the new model run once. A layer whose inputs are never negative, so that their signs are all +1, is
-            an error that names it; a layer that is not called as a module stays real.
+        example: a batch of inputs (a tensor, a tuple of arguments, or a dict of keyword arguments), on which copies of
+            the old and of the new model are run once. Layers whose inputs are never negative, so that all their signs
+            are +1, raise an error that names them; layers that are not called as modules stay real.
 
     Returns:
         (model, report): ``model, report = binarize(model); print(report)``.
@@ -123,18 +123,20 @@ def binarize(
     chosen = [name for name in layers if name not in reasons]
     if not chosen:
         why = "; ".join(f"{name or 'the model itself'}: {reason}" for name, reason in reasons.items())
-        raise ValueError(f"binarize found no layer to make binary ({why or 'the model has no Conv2d or Linear layer'})")
+        raise ValueError(
+            f"binarize found no layer to convert ({why or 'the model has no Conv1d, Conv2d or Linear layer'})"
+        )
 
     tied: dict[int, nn.Parameter] = {}
     new: dict[int, nn.Module] = {id(layers[name]): _convert(layers[name], tied, settings) for name in chosen}
     rows = [_row(name, module, reasons.get(name)) for name, module in layers.items()]
     if sign_input is not None and relu == "hardtanh":
         for name, was, now in replace_relus(model, skipped, new):
-            rows.append(BinarizedLayer(name, was, 0, "replaced", f"by {now}, which has a sign"))
+            rows.append(BinarizedLayer(name, was, 0, "replaced", f"by {now}, whose sign varies"))
     model = _replace(model, new)
     for module in model.modules():
         if takes_fast_path(module):
-            # torch's word for "no fast path around the layers"; it changes nothing else.
+            # Disables torch's fast path, which would bypass the binary layers; has no other effect.
             module.activation_relu_or_gelu = 0  # type: ignore[assignment]
     if example is not None and sign_input is not None:
         check_signs_vary(model, chosen, example, certain=given is not None)
@@ -143,12 +145,12 @@ def binarize(
 
 def _owns_weights(module: nn.Module) -> bool:
     if isinstance(module, ParametrizationList):
-        return False  # it belongs to the module that it computes a weight for
+        return False  # part of the module whose weight it computes
     return is_parametrized(module) or isinstance(module, LazyModuleMixin) or bool(_weights(module))
 
 
 def _weights(module: nn.Module) -> list[nn.Parameter]:
-    """Return a module's own matrices and kernels, with what a parametrization makes them from."""
+    """Return a module's own matrices and kernels, including the originals of parametrized ones."""
     own = module.parameters(recurse=is_parametrized(module))
     return [p for p in own if not isinstance(p, UninitializedParameter) and p.dim() >= 2]
 
@@ -160,7 +162,7 @@ def _skipped(model: nn.Module, patterns: list[str]) -> set[str]:
     for pattern in patterns:
         roots = [name for name in names if fnmatchcase(name, pattern)]
         if not roots:
-            raise ValueError(f"skip = {pattern!r} names no module of this model{did_you_mean(pattern, names)}")
+            raise ValueError(f"skip = {pattern!r} matches no module of this model{did_you_mean(pattern, names)}")
         skipped.update(name for name in names for root in roots if name == root or name.startswith(f"{root}."))
     return skipped
 
@@ -168,20 +170,20 @@ def _skipped(model: nn.Module, patterns: list[str]) -> set[str]:
 def _traced(model: nn.Module, example: Example) -> Flow:
     try:
         return trace(model, example)
-    except Exception as error:  # whatever a model says to an input that does not fit
+    except Exception as error:  # a model may raise anything for an unsuitable input
         raise ValueError(
-            f"the model does not take this example ({type(error).__name__}: {error}): pass a batch as in training, a "
-            "tuple of arguments, or a dict of named ones"
+            f"the model does not accept this example ({type(error).__name__}: {error}): pass a batch as in training, a "
+            "tuple of arguments, or a dict of keyword arguments"
         ) from error
 
 
 def _registered(model: nn.Module) -> Flow:
-    """The order of registration, with a warning where it may not be that of the data."""
+    """Return the order of registration, with a warning if it may differ from the order of execution."""
     if not is_chain(model):
         warnings.warn(
-            "binarize could not run this model, and takes the order in which its layers were registered for the one in "
-            "which data pass through them; weighted shortcuts and ReLUs called as functions are not seen. Pass a batch "
-            "of inputs: binarize(model, example=batch)",
+            "binarize could not run this model and assumes that its layers run in the order in which they were "
+            "registered; weighted shortcuts and ReLUs called as functions are not detected. Pass a batch of inputs: "
+            "binarize(model, example=batch)",
             stacklevel=3,
         )
     return Flow(list(weight_layers(model)))
@@ -190,7 +192,7 @@ def _registered(model: nn.Module) -> Flow:
 def _kept(
     layers: dict[str, nn.Module], flow: Flow, *, first_last: bool, shortcuts: bool, called: bool
 ) -> dict[str, str]:
-    """Return the layers that stay real for where they stand, and why."""
+    """Return the layers that stay real because of their position, with the reason."""
     kept = dict.fromkeys(set(layers) - set(flow.order), "not called as a module on the example") if called else {}
     kept |= dict.fromkeys(flow.shortcuts, "weighted shortcut") if shortcuts else {}
     if first_last and flow.order:
@@ -199,21 +201,21 @@ def _kept(
 
 
 def _reasons(layers: dict[str, nn.Module], skipped: set[str], kept: dict[str, str]) -> dict[str, str]:
-    """Return, for each layer that is not to be converted, why it is not."""
+    """Return the reason for each layer that is not converted."""
     reasons: dict[str, str] = {}
     for name, module in layers.items():
         if name in skipped:
             reasons[name] = "skipped"
-        elif isinstance(module, BinaryConv2d | BinaryLinear):
+        elif isinstance(module, BinaryConv1d | BinaryConv2d | BinaryLinear):
             reasons[name] = "already binary"
-        elif not isinstance(module, nn.Conv2d | nn.Linear):
+        elif not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
             reasons[name] = f"unsupported: {type(module).__name__}"
         elif name in kept:
             reasons[name] = kept[name]
         elif problem := _unready(module):
             raise ValueError(f"layer {name or '(the model itself)'} {problem}, or pass skip=[{name!r}]")
-        elif type(module) not in {nn.Conv2d, nn.Linear}:
-            base = "Conv2d" if isinstance(module, nn.Conv2d) else "Linear"
+        elif type(module) not in {nn.Conv1d, nn.Conv2d, nn.Linear}:
+            base = next(kind.__name__ for kind in (nn.Conv1d, nn.Conv2d, nn.Linear) if isinstance(module, kind))
             reasons[name] = f"unsupported: a subclass of {base}, whose forward may differ"
     _spread_over_ties(layers, reasons)
     return reasons
@@ -222,19 +224,19 @@ def _reasons(layers: dict[str, nn.Module], skipped: set[str], kept: dict[str, st
 def _unready(module: nn.Module) -> str | None:
     """Say what the user has to put right before this layer can be converted."""
     if isinstance(module, LazyModuleMixin):
-        return "has no shape yet: run the model on a batch first"
+        return "is uninitialised (lazy): run the model on a batch first"
     if is_parametrized(module):
         return "has a parametrization: remove it first (torch.nn.utils.parametrize.remove_parametrizations)"
     if "weight" not in dict(module.named_parameters(recurse=False)):
         return "computes its weight (weight_norm or spectral_norm): remove that first"
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     if any(getattr(module, name) for name in hooks):
-        return "has hooks, which a new layer would lose: remove them first"
+        return "has hooks, which would be lost: remove them first"
     return None
 
 
 def _spread_over_ties(layers: dict[str, nn.Module], reasons: dict[str, str]) -> None:
-    """A weight shared with a layer that stays real stays real everywhere."""
+    """Keep a layer real if it shares a weight with a layer that stays real."""
     owners: dict[int, list[str]] = {}
     for name, module in layers.items():
         for parameter in _weights(module):
@@ -247,13 +249,14 @@ def _spread_over_ties(layers: dict[str, nn.Module], reasons: dict[str, str]) -> 
 
 
 def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[str, Any]) -> nn.Module:
-    """Return the binary twin of a layer; `tied` maps each weight to its binary start, so that shared ones stay so."""
+    """Return the binary version of a layer; `tied` maps old weights to new ones, so that shared ones stay shared."""
     old, bias = cast("nn.Parameter", module.weight), cast("nn.Parameter | None", module.bias)
-    if isinstance(module, nn.Conv2d):
-        layer = BinaryConv2d(
-            module.in_channels, module.out_channels, _pair(module.kernel_size), _pair(module.stride),
-            module.padding if isinstance(module.padding, str) else _pair(module.padding), _pair(module.dilation),
-            module.groups, bias is not None, **settings, padding_mode=module.padding_mode, device="meta",
+    if isinstance(module, nn.Conv1d | nn.Conv2d):
+        kind: Any = BinaryConv1d if isinstance(module, nn.Conv1d) else BinaryConv2d
+        layer = kind(
+            module.in_channels, module.out_channels, module.kernel_size, module.stride, module.padding,
+            module.dilation, module.groups, bias is not None, **settings, padding_mode=module.padding_mode,
+            device="meta",
         )  # fmt: skip
     else:
         layer = BinaryLinear(old.shape[1], old.shape[0], bias is not None, **settings, device="meta")
@@ -269,12 +272,8 @@ def _convert(module: nn.Module, tied: dict[int, nn.Parameter], settings: dict[st
     return layer.train(module.training)
 
 
-def _pair(size: tuple[int, ...]) -> tuple[int, int]:
-    return size[0], size[1]
-
-
 def _start(w: Tensor, weights: str) -> Tensor:
-    """Return the binary or latent start: an exact zero takes a drawn sign, the same on every rank."""
+    """Return the initial binary or latent weight; exact zeros get a random sign, the same on every rank."""
     drawn = torch.randint(0, 2, w.shape, generator=torch.Generator().manual_seed(0)).to(w) * 2 - 1
     if weights == "theta":
         return torch.where(w == 0, drawn, sign(w))
@@ -288,9 +287,9 @@ def _row(name: str, module: nn.Module, reason: str | None) -> BinarizedLayer:
 
 
 def _replace(model: nn.Module, new: dict[int, nn.Module]) -> nn.Module:
-    """Put the new modules where the old ones stand, under every name an old one has."""
+    """Replace old modules by new ones, under every name of an old one."""
     for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):  # named_children() gives a shared child once only
+        for name, child in list(parent._modules.items()):  # named_children() lists a shared child only once
             if id(child) in new:
                 setattr(parent, name, new[id(child)])
     return new.get(id(model), model)

@@ -1,4 +1,4 @@
-"""Whether a model is binary where its layers say that it is."""
+"""Check that the layers of a model that are declared binary really are."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from torch import Tensor, nn
 
 
 class NotBinaryError(ValueError):
-    """A layer that calls its weights binary computes with something else."""
+    """A layer that is declared binary does not compute with binary weights."""
 
 
 def check(model: nn.Module) -> None:
-    """Raise `NotBinaryError`, with the name of each layer and what is wrong with it, unless a model is as it claims.
+    """Raise `NotBinaryError`, naming each layer and its problem, if a layer that is declared binary is not.
 
-    Theta weights must be exactly -1 and +1: Adam or SGD, weight averaging and hand-made assignments turn them real in
-    silence, and accuracy looks fine. Latent weights must not be NaN, whose sign is none. A binary layer must not stand
-    where torch computes around it. `summary` says the same of each layer without raising; `train.evaluate`,
-    `deploy.pack` and the end of training call this.
+    Theta weights must be exactly -1 and +1: Adam, SGD, weight averaging and manual assignments silently turn them into
+    real weights, and accuracy looks fine. Latent weights must not be NaN, which has no sign. A binary layer must not be
+    bypassed by one of torch's fast paths. `summary` reports the same without raising; `train.evaluate`, `deploy.pack`
+    and the end of training call this function.
 
     Args:
-        model: any model; layers say what is binary in `binary_kinds`. Weights on the meta device are passed over, and
-            of sharded ones each rank sees its own part.
+        model: any model; its layers declare binary weights in `binary_kinds`. Weights on the meta device are skipped;
+            of sharded weights, each rank checks its own shard.
     """
     if found := strays(model):
         listed = "; ".join(f"{name or '(the model itself)'}: {what}" for name, what in found.items())
         raise NotBinaryError(
             f"{len(found)} of the binary layers are not binary: {listed}. Train theta weights with GradientFilter (not "
-            "Adam or SGD), average them with zerocross.nn.AveragedModel; deploy.pack takes signs with resign=True"
+            "Adam or SGD) and average them with zerocross.nn.AveragedModel; deploy.pack(resign=True) packs their signs"
         )
 
 
 def strays(model: nn.Module) -> dict[str, str]:
-    """Return the layers of a model that are not as binary as they claim: name -> what is wrong."""
+    """Return the layers that are declared binary but are not: name -> problem."""
     found: dict[str, str] = {}
     for name, module in model.named_modules():
         for attribute, kind in getattr(module, "binary_kinds", {}).items():
@@ -42,14 +42,14 @@ def strays(model: nn.Module) -> dict[str, str]:
                 found[name] = "latent weights are NaN"
         if takes_fast_path(module):
             found[name] = (
-                "in evaluation torch's fast path reads the weights of its binary layers and leaves out the layers: "
+                "in evaluation, torch's fast path reads the weights of its binary layers and bypasses the layers: "
                 "set activation_relu_or_gelu = 0 on it, as zerocross.binarize does"
             )
     return found
 
 
 def not_signs(weight: Tensor) -> int:
-    """Return how many elements are neither -1 nor +1; 0 where there is nothing to read."""
+    """Return the number of elements that are neither -1 nor +1; 0 if the values cannot be read."""
     if not _readable(weight):
         return 0
     local = _local(weight)
@@ -57,7 +57,7 @@ def not_signs(weight: Tensor) -> int:
 
 
 def takes_fast_path(module: nn.Module) -> bool:
-    """Return whether a module is a TransformerEncoderLayer that would compute around its binary layers."""
+    """Return whether a module is a TransformerEncoderLayer whose fast path would bypass its binary layers."""
     if not isinstance(module, nn.TransformerEncoderLayer) or not module.activation_relu_or_gelu:
         return False
     return any(getattr(layer, "binary_kinds", None) for layer in (module.linear1, module.linear2))

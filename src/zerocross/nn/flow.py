@@ -1,4 +1,4 @@
-"""The way of data through a model: which weight layers they meet first and last, and which of them are shortcuts."""
+"""The order in which data pass through the weight layers of a model, and which of them are shortcuts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import UninitializedParameter
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
-# Data pass through these. An Embedding is a table, and a module that merely owns a matrix says nothing about data.
+# Layers that multiply data by a weight; not Embeddings, which are tables, nor modules that merely own a matrix.
 _WEIGHT_LAYERS = (_ConvNd, nn.Linear, nn.Bilinear, nn.RNNBase, nn.MultiheadAttention)
 _IMAGE_SIZES = (32, 8, 28, 64, 224)
 _LENGTHS = (64, 1024, 16000)
-_LONGEST_BRANCH = 16  # weight layers beside a shortcut
+_LONGEST_BRANCH = 16  # weight layers parallel to a shortcut
 
 
 @dataclass
 class Flow:
-    """Names of weight layers in the order in which data pass through them, and those of weighted shortcuts."""
+    """The names of weight layers in order of execution, and of those that are weighted shortcuts."""
 
     order: list[str]
     shortcuts: set[str] = field(default_factory=set)
@@ -36,19 +36,19 @@ def weight_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def call(model: nn.Module, example: Example) -> Any:
-    """Call a model with a tensor, a tuple of arguments, or a dict of named ones."""
+    """Call a model with a tensor, a tuple of arguments, or a dict of keyword arguments."""
     if isinstance(example, dict):
         return model(**example)
     return model(*example) if isinstance(example, tuple) else model(example)
 
 
 def is_chain(model: nn.Module) -> bool:
-    """Return whether modules run in the order of registration for certain: Sequentials, all the way down."""
+    """Return whether modules certainly run in the order of registration: nested Sequentials only."""
     return all(isinstance(m, nn.Sequential) for m in model.modules() if any(True for _ in m.children()))
 
 
 def guess_example(model: nn.Module) -> Tensor | None:
-    """Return an input that the model takes, found by trying usual sizes; None where none fits."""
+    """Return an input that the model accepts, found by trying common sizes; None if none fits."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     if parameter is None:
         return None
@@ -58,7 +58,7 @@ def guess_example(model: nn.Module) -> Tensor | None:
         try:
             with torch.no_grad(), _trial(model) as trial:
                 call(trial, x)
-        except Exception:  # noqa: S112 - whatever a model says to an input that does not fit
+        except Exception:  # noqa: S112 - a model may raise anything for an unsuitable input
             continue
         return x
     return None
@@ -80,17 +80,17 @@ def _sizes(model: nn.Module) -> Iterator[tuple[int, ...]]:
 
 @contextmanager
 def _trial(model: nn.Module) -> Iterator[nn.Module]:
-    """A copy in evaluation mode that may be run at will: buffers, random numbers and warnings leave no trace."""
+    """Yield a copy in evaluation mode that can be run without side effects on buffers, random state and warnings."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield copy.deepcopy(model).eval()
 
 
 def trace(model: nn.Module, example: Example) -> Flow:
-    """Run a copy of a model once, and follow data through its weight layers by the graph that autograd records."""
+    """Run a copy of a model once and follow data through its weight layers along autograd's graph."""
     order: list[str] = []
-    ends: dict[Any, str] = {}  # the node of a layer's output -> the layer
-    inputs: dict[str, list[Any]] = {}  # layer -> the nodes of what it takes
+    ends: dict[Any, str] = {}  # node of a layer's output -> the layer
+    inputs: dict[str, list[Any]] = {}  # layer -> the nodes of its inputs
     with torch.enable_grad(), _trial(model) as trial:
         for parameter in trial.parameters():
             if not isinstance(parameter, UninitializedParameter):
@@ -113,7 +113,7 @@ def trace(model: nn.Module, example: Example) -> Flow:
 
 
 def _nodes(values: Any) -> list[Any]:
-    """The autograd nodes of all tensors in nested arguments or outputs."""
+    """Return the autograd nodes of all tensors in nested arguments or outputs."""
     if isinstance(values, Tensor):
         return [values.grad_fn] if values.grad_fn is not None else []
     if isinstance(values, dict):
@@ -124,9 +124,9 @@ def _nodes(values: Any) -> list[Any]:
 def _shortcuts(
     outputs: list[Any], ends: dict[Any, str], inputs: dict[str, list[Any]], layers: dict[str, nn.Module]
 ) -> set[str]:
-    """Layers that alone stand between a fork and a sum, where the other way passes through more of them.
+    """Return layers that form a branch of their own between a fork and a sum whose other branch has more layers.
 
-    Where the other way has a single layer, too, a 1 x 1 convolution beside a larger one is the shortcut.
+    If the other branch also has a single layer, a 1 x 1 convolution parallel to a larger one is the shortcut.
     """
     parents = {name: _nearest(nodes, ends) for name, nodes in inputs.items()}
     found: set[str] = set()
@@ -146,7 +146,7 @@ def _shortcuts(
 def _is_beside(
     short: str, far: frozenset[str], parents: dict[str, frozenset[str]], layers: dict[str, nn.Module]
 ) -> bool:
-    """Whether the layers `far`, or those before them, begin where `short` begins."""
+    """Whether the branch that ends in `far` starts at the same fork as `short`."""
     level, seen = set(far), {short}
     for length in range(1, _LONGEST_BRANCH + 1):
         level -= seen
@@ -163,12 +163,12 @@ def _side(layer: nn.Module) -> int:
 
 
 def _nearest(nodes: Iterable[Any], ends: dict[Any, str]) -> frozenset[str]:
-    """The layers that are met first on all ways back from these nodes."""
+    """Return the layers that are reached first when walking back from these nodes."""
     return frozenset(ends[node] for node in _reachable(nodes, ends) if node in ends)
 
 
 def _reachable(nodes: Iterable[Any], stops: Iterable[Any] = ()) -> list[Any]:
-    """All nodes on the ways back, not beyond `stops`."""
+    """Return all nodes reachable by walking back, not beyond `stops`."""
     seen, waiting = dict.fromkeys(nodes), list(nodes)
     while waiting:
         node = waiting.pop()

@@ -30,7 +30,7 @@ def check_binarizer(binarizer: str, weights: str, scale: str, weight_surrogate: 
     """Raise ValueError unless a layer can have this binarizer beside its other settings."""
     check_choice("binarizer", binarizer, BINARIZERS)
     if weights != "latent":
-        raise ValueError(f"binarizer = {binarizer!r} makes binary weights of latent ones; use weights='latent'")
+        raise ValueError(f"binarizer = {binarizer!r} requires latent weights; use weights='latent'")
     if scale != "none" or weight_surrogate != "identity":
         raise ValueError(
             f"binarizer = {binarizer!r} has a scale and a gradient of its own; leave out scale and weight_surrogate"
@@ -38,12 +38,12 @@ def check_binarizer(binarizer: str, weights: str, scale: str, weight_surrogate: 
 
 
 class _BinaryWeight(Watched):
-    """What the two layers share: the start of `weight`, and the binary weight that is computed from it."""
+    """Shared by all layers: initialisation of `weight`, and the binary weight computed from it."""
 
     weight: Tensor
     scale: nn.Parameter | None
     binarizer: Binarizer | None
-    loaded: bool = False  # whether the weight has come from a state dict: an optimizer should not lose it at once
+    loaded: bool = False  # whether the weight was loaded from a state dict: an optimizer should not discard it
 
     def _configure(
         self,
@@ -71,7 +71,7 @@ class _BinaryWeight(Watched):
         if not init_scale > 0:
             raise ValueError(
                 f"init_scale = {init_scale}: it must be above 0, since sign(0) is +1 for every weight; "
-                "for a start at zero take a tiny one, such as 1e-20"
+                "to start near zero use a tiny value, such as 1e-20"
             )
         self.binary_kinds = {"weight": weights}
         self.scaling = scale
@@ -102,7 +102,7 @@ class _BinaryWeight(Watched):
 
     @torch.no_grad()
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
-        # The state of a real or latent twin leaves its signs, and the mean of its magnitudes as a learned scale.
+        # From a real or latent layer's state take the signs, and the mean magnitude as the learned scale.
         weight = state_dict.get(f"{prefix}weight")
         if self.scale is not None and weight is not None:
             state_dict.setdefault(f"{prefix}scale", weight.abs().flatten(1).mean(1))
@@ -110,12 +110,14 @@ class _BinaryWeight(Watched):
             for name, value in self.binarizer.start(weight).items():
                 state_dict.setdefault(f"{prefix}binarizer.{name}", value)
         if self.binary_kinds["weight"] == "theta" and weight is not None and not_signs(weight):
-            state_dict[f"{prefix}weight"] = sign(weight)  # not after loading: assign=True takes in the caller's tensors
+            state_dict[f"{prefix}weight"] = sign(
+                weight
+            )  # before loading, since assign=True would use the caller's tensor
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self.loaded = self.loaded or weight is not None
 
     def binary_weight(self) -> Tensor:
-        """Return the weight that the layer computes with: -1 and +1, times the scale where there is one."""
+        """Return the weight that the layer computes with: -1 and +1, times the scale if there is one."""
         if self.binarizer is not None:
             return self.binarizer(self.weight)
         binary = self.weight
@@ -130,7 +132,7 @@ class _BinaryWeight(Watched):
         return binary * mean if self.scaling == "magnitude_aware" else scale_forward(binary, mean)
 
     def before_sign(self) -> Tensor:
-        """Return the real tensor whose sign the layer computes with: the weight, or what a binarizer makes of it."""
+        """Return the real tensor whose sign the layer computes with: the weight, or the binarizer's transform of it."""
         return self.weight if self.binarizer is None else self.binarizer.before_sign(self.weight)
 
     def _binary_input(self, x: Tensor) -> Tensor:
@@ -211,6 +213,73 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         self._add_parts()
 
     def reset_parameters(self) -> None:
+        """Reinitialise the weight."""
+        self._start(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name
+        """Convolve with the binary weight."""
+        return self._conv_forward(self._binary_input(input), self.binary_weight(), self.bias)
+
+    def extra_repr(self) -> str:
+        """Return what distinguishes this layer in print."""
+        return f"{super().extra_repr()}, {self._describe()}"
+
+
+class BinaryConv1d(_BinaryWeight, nn.Conv1d):
+    """A 1-d convolution whose weights are -1 or +1, for series (N, C, L): ``conv1d(x, scale * sign(weight)) + bias``.
+
+    Args:
+        in_channels: as in `torch.nn.Conv1d`, like the six that follow.
+        out_channels: see there.
+        kernel_size: see there.
+        stride: see there.
+        padding: see there.
+        dilation: see there.
+        groups: see there.
+        bias: a real bias per output channel; it starts at 0.
+        weights: as in `BinaryConv2d`, like the six that follow.
+        scale: see there.
+        weight_surrogate: see there.
+        binarizer: see there.
+        sign_input: see there.
+        init: see there.
+        init_scale: see there.
+        padding_mode: as in `torch.nn.Conv1d`.
+        device: as in `torch.nn.Conv1d`.
+        dtype: as in `torch.nn.Conv1d`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int],
+        stride: int | tuple[int] = 1,
+        padding: str | int | tuple[int] = 0,
+        dilation: int | tuple[int] = 1,
+        groups: int = 1,
+        bias: bool = False,
+        *,
+        weights: str = "theta",
+        scale: str = "none",
+        weight_surrogate: str = "identity",
+        binarizer: str | None = None,
+        sign_input: str | None = None,
+        init: str = "uniform",
+        init_scale: float = 1e-3,
+        padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        # First, because Conv1d's constructor calls reset_parameters, which reads it.
+        self._configure(weights, scale, weight_surrogate, binarizer, sign_input, init, init_scale)
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+        self._add_parts()
+
+    def reset_parameters(self) -> None:
         """Draw the weight anew."""
         self._start(self.bias)
 
@@ -263,7 +332,7 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         self._add_parts()
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew."""
+        """Reinitialise the weight."""
         self._start(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name

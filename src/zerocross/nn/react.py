@@ -1,4 +1,4 @@
-"""ReActNet's two activations: a sign and a PReLU whose thresholds are learned per channel."""
+"""ReActNet's two activations: a sign and a PReLU with learned shifts per channel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RPReLU(nn.Module):
 
     Args:
         channels: the size of dimension 1 of the input, which may be (N, C) or (N, C, H, W).
-        slope: the start of the slope on the negative side.
+        slope: the initial slope on the negative side.
     """
 
     def __init__(self, channels: int, slope: float = 0.25) -> None:
@@ -46,7 +46,7 @@ class RPReLU(nn.Module):
         self.shift_out = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shift, bend and shift every element."""
+        """Apply shift, PReLU and shift to every element."""
         shifted = x + per_channel(self.shift_in, x)
         bent = torch.where(shifted >= 0, shifted, per_channel(self.slope, x) * shifted)
         return bent + per_channel(self.shift_out, x)
@@ -57,6 +57,6 @@ class RPReLU(nn.Module):
 
 
 def per_channel(values: Tensor, x: Tensor) -> Tensor:
-    """Return one value per channel, in the shape and the dtype in which it broadcasts along dimension 1 of `x`."""
-    # The dtype too: a float32 parameter would otherwise lift a bfloat16 activation to float32.
+    """Return one value per channel in the dtype of `x`, in a shape that broadcasts along its dimension 1."""
+    # The dtype matters: a float32 parameter would promote a bfloat16 activation to float32.
     return values.to(x.dtype).view(-1, *(1,) * (x.dim() - 2))

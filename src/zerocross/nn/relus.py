@@ -1,4 +1,4 @@
-"""ReLUs, whose sign says nothing: put hardtanh in their place, and find those that cannot be seen."""
+"""Replace ReLUs, whose output has a constant sign, by hardtanh; detect those that cannot be replaced."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _RELUS = (F.relu, torch.relu, torch.relu_, F.relu6)
 
 
 def replace_relus(model: nn.Module, skipped: set[str], new: dict[int, nn.Module]) -> list[tuple[str, str, str]]:
-    """Put hardtanh in the place of ReLUs: modules into `new`, functions that a module holds as attributes at once.
+    """Replace ReLUs by hardtanh: modules are added to `new`, functions that are attributes are replaced in place.
 
     Returns:
-        (name, what it was, what it is now) of each.
+        (name, old, new) of each.
     """
     replaced: list[tuple[str, str, str]] = []
     for name, module in model.named_modules():
@@ -36,7 +36,7 @@ def replace_relus(model: nn.Module, skipped: set[str], new: dict[int, nn.Module]
 
 
 def check_signs_vary(model: nn.Module, names: Iterable[str], example: Example, *, certain: bool) -> None:
-    """Run a copy once; inputs that are never negative are an error, or a warning where the example was guessed."""
+    """Run a copy once; raise an error if inputs are never negative, or warn if the example was guessed."""
     constant: list[str] = []
 
     def watch(name: str) -> None:
@@ -54,7 +54,7 @@ def check_signs_vary(model: nn.Module, names: Iterable[str], example: Example, *
     if not constant:
         return
     message = (
-        f"the inputs of {', '.join(constant)} are never negative, so that their signs are all +1 and say nothing: "
+        f"the inputs of {', '.join(constant)} are never negative, so their signs are all +1 and carry no information: "
         "replace the ReLU before them (in the model's forward) by hardtanh, skip them, or use sign_input=None"
     )
     if certain:

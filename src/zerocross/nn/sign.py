@@ -1,4 +1,4 @@
-"""The sign into {-1, +1}, and the surrogate gradients that stand in for its own, which is zero almost everywhere."""
+"""The sign with values in {-1, +1}, and surrogate gradients in place of its own, which is zero almost everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerocross.checks import check_choice
 
 STANDARDIZE = ("none", "scale")
 _VARIANCE_FLOOR = 1e-5  # ReCU's
-Temperature = float | Tensor  # a 0-dim tensor where it changes with time: compiled code reads it, and is not built anew
+Temperature = float | Tensor  # a 0-dim tensor if it changes, so that code is not recompiled
 
 
 def _identity(x: Tensor, temperature: Temperature) -> Tensor:  # noqa: ARG001 - every surrogate takes both
@@ -32,7 +32,7 @@ def _tanh(x: Tensor, temperature: Temperature) -> Tensor:
 
 
 def _ede(x: Tensor, temperature: Temperature) -> Tensor:
-    # A number stays one: as a tensor it would be of float32, whatever x is.
+    # Keep a number a number: a tensor would be float32, whatever the dtype of x.
     k = (1 / temperature).clamp(min=1) if isinstance(temperature, Tensor) else max(1 / temperature, 1.0)
     return k * _tanh(x, temperature)
 
@@ -90,7 +90,7 @@ class _ScaleForwardFunction(torch.autograd.Function):
 
 
 def scale_forward(x: Tensor, scale: Tensor) -> Tensor:
-    """Return x * scale; the gradient passes to x unscaled, and none passes to the scale."""
+    """Return x * scale; the gradient passes to x unscaled, and the scale gets none."""
     return cast("Tensor", _ScaleForwardFunction.apply(x, scale))
 
 
@@ -107,7 +107,7 @@ class _ScaleBackwardFunction(torch.autograd.Function):
 
 
 def scale_backward(x: Tensor, factor: float) -> Tensor:
-    """Return x; the gradient that passes back to it is multiplied by the factor."""
+    """Return x; its gradient is multiplied by the factor."""
     return cast("Tensor", _ScaleBackwardFunction.apply(x, factor))
 
 
@@ -138,10 +138,12 @@ def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.
 
 
 def check_surrogate(surrogate: str, temperature: float = 1.0) -> None:
-    """Raise ValueError unless `sign` knows this surrogate and can use this temperature."""
+    """Raise ValueError if a surrogate is unknown or a temperature is not positive."""
     check_choice("surrogate", surrogate, SURROGATES)
     if not temperature > 0:
-        raise ValueError(f"temperature = {temperature}: it must be above 0 (1 is the usual start; larger is steeper)")
+        raise ValueError(
+            f"temperature = {temperature}: it must be positive (1 is a common initial value; larger is steeper)"
+        )
 
 
 def ede_temperature(progress: float) -> float:
@@ -178,7 +180,7 @@ class Sign(nn.Module):
             self.temperature = temperature
 
     def set_progress(self, progress: float) -> None:
-        """Take the temperature of this moment of training, from 0 to 1."""
+        """Set the temperature for this progress of training, from 0 to 1."""
         if isinstance(self.temperature, Tensor):
             self.temperature.fill_(ede_temperature(progress))
 
@@ -198,14 +200,14 @@ class Sign(nn.Module):
 
 
 def _standardized(x: Tensor) -> Tensor:
-    """Every sample over its own standard deviation, which is taken in float32 at least."""
+    """Divide every sample by its own standard deviation, computed in at least float32."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     variance = wide.var(tuple(range(1, x.dim())), keepdim=True)
     return x / (variance + _VARIANCE_FLOOR).sqrt().to(x.dtype)
 
 
 def set_progress(model: nn.Module, progress: float) -> None:
-    """Tell every layer that changes with time (EDE's t, ReCU's tau) how far training has come, from 0 to 1."""
+    """Set the training progress, from 0 to 1, of every layer that depends on it (EDE's t, ReCU's tau)."""
     for module in model.modules():
         tell = getattr(module, "set_progress", None)
         if tell is not None:

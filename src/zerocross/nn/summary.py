@@ -1,4 +1,4 @@
-"""What a model holds and computes, layer by layer: bits, multiply-accumulates, bytes in float and packed."""
+"""Summary of a model, layer by layer: bits, multiply-accumulates, bytes in float and packed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from zerocross.tables import bytes_text, count_text, shape_text, text_table
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One layer, or the total. Multiply-accumulates are None where they are not known.
+    """One layer, or the total. Multiply-accumulates are None if unknown.
 
     Attributes:
         name: the module's name in the model.
         kind: its class.
         shape: the shape of its largest parameter.
-        bits: bits a weight of that parameter takes.
-        binary: how many of its parameters are binary; tied parameters are counted where they come first.
-        real: how many are not.
-        float_bytes: bytes of its parameters as they are held for training.
-        packed_bytes: bytes with 1 bit for a binary weight.
+        bits: bits per weight of that parameter.
+        binary: number of binary parameters; tied parameters are counted once, where they first appear.
+        real: number of other parameters.
+        float_bytes: bytes of its parameters during training.
+        packed_bytes: bytes with 1 bit per binary weight.
         binary_macs: multiply-accumulates of binary weights with binary inputs.
         real_macs: the other multiply-accumulates.
-        note: what else there is to say.
+        note: a remark, such as a tied weight.
     """
 
     name: str
@@ -52,7 +52,7 @@ class LayerSummary:
 class Summary:
     """The layers of a model that own parameters, and their total; print it for a table.
 
-    `strays` names the layers that are not as binary as they claim, and what is wrong with each: see `check`.
+    `strays` maps layers that are declared binary but are not to their problem: see `check`.
     """
 
     rows: tuple[LayerSummary, ...]
@@ -66,25 +66,25 @@ class Summary:
         total = self.total
         smaller = total.float_bytes / max(total.packed_bytes, 1)
         lines = [table, f"{total.binary:,} binary weights, {total.real:,} real; packed {smaller:.1f} times smaller"]
-        lines += [f"{name} is not as binary as it claims: {what}" for name, what in self.strays.items()]
+        lines += [f"{name} is declared binary but is not: {what}" for name, what in self.strays.items()]
         if unknown:
-            lines.append(f"MACs of {', '.join(unknown)} are unknown (?) and missing from the total")
+            lines.append(f"MACs of {', '.join(unknown)} are unknown (?) and not included in the total")
         return "\n".join(lines)
 
 
 def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summary:
-    """List what every layer of a model holds and computes.
+    """Summarize parameters and computations of a model, layer by layer.
 
-    A weight takes 1 bit where its layer calls it binary (`binary_kinds`) and it is (theta weights that hold other
-    values than -1 and +1 are real, and said to be), or where it is a matrix or a kernel that holds nothing but -1 and
-    +1 (a plain layer trained by GradientFilter). A multiply-accumulate is binary where weight
-    and input both are. Batch-norm statistics are not counted: they fold into the parameters beside them.
+    A weight counts as 1 bit if its layer declares it binary (`binary_kinds`) and it is (theta weights with values other
+    than -1 and +1 count as real and are reported), or if it is a matrix or a kernel that contains only -1 and +1 (a
+    plain layer trained by GradientFilter). A multiply-accumulate is binary if both weight and input are. Batch-norm
+    statistics are not counted, since they can be folded into other parameters.
 
     Args:
-        model: any model; it is left as it was. One on the meta device is counted without memory; then an input is taken
-            for binary only where it comes straight out of a `Sign` or an `RSign`.
-        input_size: a whole input shape with its batch dimension, such as (1, 3, 32, 32): the model runs once on zeros
-            to count multiply-accumulates. None counts none.
+        model: any model; not modified. A model on the meta device is summarized without allocating memory; an input
+            then counts as binary only if it is the output of a `Sign` or an `RSign`.
+        input_size: a complete input shape including the batch dimension, such as (1, 3, 32, 32): the model is run once
+            on zeros to count multiply-accumulates. None: do not count them.
     """
     owners = {name: module for name, module in model.named_modules() if any(True for _ in module.parameters(False))}
     macs = {} if input_size is None else _count_macs(model, owners, input_size)
@@ -97,7 +97,7 @@ def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summar
 
 
 def binary_names(module: nn.Module) -> set[str]:
-    """Return the names of a module's own parameters that take 1 bit a weight."""
+    """Return the names of a module's own parameters that need 1 bit per weight."""
     kinds: dict[str, str] = getattr(module, "binary_kinds", {})
     marked = {name for name, kind in kinds.items() if kind != "theta" or not not_signs(getattr(module, name))}
     for name, parameter in module.named_parameters(recurse=False):
@@ -167,7 +167,7 @@ def _cells(row: LayerSummary) -> list[str]:
 def _count_macs(
     model: nn.Module, owners: dict[str, nn.Module], input_size: Sequence[int]
 ) -> dict[str, tuple[int, int]]:
-    """Run the model on zeros; return (binary, real) multiply-accumulates of every layer they are known for."""
+    """Run the model on zeros; return the (binary, real) multiply-accumulates of layers for which they are known."""
     counts: dict[str, tuple[int, int]] = {}
     signs: list[Tensor] = []
 
@@ -196,7 +196,7 @@ def _count_macs(
             watch(name, module)
     like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
     try:
-        with torch.no_grad(), _as_it_was(model):
+        with torch.no_grad(), _unchanged(model):
             model.eval()(torch.zeros(*input_size, device=like.device, dtype=like.dtype))
     finally:
         for handle in handles:
@@ -210,7 +210,7 @@ def _macs(module: nn.Module, x: Tensor, output: Tensor) -> int:
     if isinstance(module, _ConvNd):
         ends = x if isinstance(module, _ConvTransposeNd) else output
         return ends.numel() * module.weight[0].numel()
-    return 0  # an Embedding looks up
+    return 0  # an Embedding only looks up
 
 
 def _binary_input(module: nn.Module, x: Tensor, signs: list[Tensor]) -> bool:
@@ -220,8 +220,8 @@ def _binary_input(module: nn.Module, x: Tensor, signs: list[Tensor]) -> bool:
 
 
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Put back the training flags, the buffers and the random state on leaving."""
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    """Restore training flags, buffers and random state on exit."""
     training = {module: module.training for module in model.modules()}
     buffers = [
         (module, name, buffer, buffer.clone())

@@ -1,4 +1,4 @@
-"""What a binary layer looks at while it works, now and then: weights that are no signs, inputs that say nothing."""
+"""Occasional self-checks of binary layers: weights that are not signs, inputs that are constant."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from torch import Tensor, nn
 
 from zerocross.nn.check import not_signs
 
-_CONSTANT_LOOKS = 3  # in a row before a layer speaks: a single one may be an odd batch, or a start at zero
+_CONSTANT_CHECKS = 3  # in a row before a warning: a single one may be an unusual batch, or a zero initialisation
 
 
 class Watched(nn.Module):
-    """A layer that warns once when it computes with theta weights other than -1 and +1, or with a constant input.
+    """A layer that warns once if its theta weights are not -1 and +1, or if its input is constant.
 
-    It looks at calls 1, 2, 4, 8, ... of forward and where `train()` or `eval()` is called: too seldom to cost anything.
-    Compiled code is left as it is; there, weights are looked at on `train()` and `eval()` alone.
+    It checks at calls 1, 2, 4, 8, ... of forward and whenever `train()` or `eval()` is called, so that the cost is
+    negligible. Compiled code contains no checks; there, weights are checked by `train()` and `eval()` only.
     """
 
     _calls = 0
-    _constant = 0  # looks in a row at which all inputs were the same
+    _constant = 0  # consecutive checks at which all inputs were equal
     _warned: tuple[str, ...] = ()
 
     def train(self, mode: bool = True) -> Watched:
-        """As torch's; looks at the weights."""
+        """Set the training mode, and check the weights."""
         if readable(self.weight):  # type: ignore[arg-type]
-            self._look_at_weight()
+            self._check_weight()
         return super().train(mode)
 
     def _watch(self, x: Tensor) -> None:
@@ -35,19 +35,19 @@ class Watched(nn.Module):
         self._calls += 1
         if self._calls & (self._calls - 1) or not readable(x):  # only at powers of two
             return
-        self._look_at_weight()
+        self._check_weight()
         if self.training and x.numel() > 1:
             low, high = torch.aminmax(x.detach())
             self._constant = self._constant + 1 if bool(low == high) else 0
-            if self._constant == _CONSTANT_LOOKS:
+            if self._constant == _CONSTANT_CHECKS:
                 self._warn_once(
                     "input",
-                    f"the input of a {self} is {float(low):g} everywhere, in batch after batch, and says nothing: a "
-                    "sign after a ReLU is always +1. Use hardtanh in the place of the ReLU; "
+                    f"the input of a {self} is {float(low):g} everywhere, batch after batch, so it carries no "
+                    "information: the sign after a ReLU is always +1. Replace the ReLU by hardtanh; "
                     "zerocross.binarize(model, example=batch) names the layers",
                 )
 
-    def _look_at_weight(self) -> None:
+    def _check_weight(self) -> None:
         weight: Tensor = self.weight  # type: ignore[assignment]
         if getattr(self, "binary_kinds", {}).get("weight") == "theta" and (wrong := not_signs(weight)):
             self._warn_once(
@@ -64,7 +64,7 @@ class Watched(nn.Module):
 
 
 def readable(x: Tensor) -> bool:
-    """Return whether a value can be read here and now: not while torch compiles, traces, captures or maps over it."""
+    """Return whether a value can be read now: not while torch compiles, traces, captures or vmaps it."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or type(x) not in {Tensor, nn.Parameter} or x.is_meta:
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:  # type: ignore[attr-defined]

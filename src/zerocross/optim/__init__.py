@@ -1,4 +1,4 @@
-"""Optimizers of binary weights: real `torch.optim.Optimizer`s, to be used like any other."""
+"""Optimizers for binary weights: ordinary `torch.optim.Optimizer`s."""
 
 import zerocross.needs_torch  # noqa: F401
 from zerocross.optim.base import BinaryOptimizer

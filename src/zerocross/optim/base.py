@@ -1,4 +1,4 @@
-"""What every optimizer of binary weights shares: start, finite check, flip count, state that round-trips to the bit."""
+"""Base class of the optimizers of binary weights: initial signs, check for non-finite gradients, flip counts, state."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _BOOKKEEPING = {
 
 
 class BinaryOptimizer(Optimizer, ABC):
-    """A `torch.optim.Optimizer` whose parameters are binary weights, or latent weights behind them.
+    """A `torch.optim.Optimizer` whose parameters are binary weights, or the latent weights behind them.
 
-    A subclass gives `_start` (what happens to a parameter that is handed over), `_new_state` and `_update` (the
-    arithmetic, group by group); this class walks parameters around them.
+    Subclasses implement `_start` (initialise a new parameter), `_new_state` and `_update` (the arithmetic, group by
+    group); this class does the rest.
 
     Args:
-        params: Parameters, named parameters, or param groups, as torch takes them.
-        defaults: The hyperparameters that a group may set for itself; any other key is refused.
-        nonfinite: What to do about NaN and infinity in a gradient. "raise": an error that names the parameter, before
-            any state has changed (costs one read of the gradients, and a sync on CUDA). "skip": the whole step leaves
-            no trace, decided on the device without a sync (but for a parameter's first step), and is counted in
-            `skipped_steps`. "ignore": no check.
-        ff_every: Count flips on every ff_every-th step, the first included (1: each step).
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start. Keep it equal on all ranks.
-        vectors: Whether theta may be a vector. Biases and batch-norm parameters are vectors that no one wants binary,
-            and are refused unless asked for; a group may ask for itself.
+        params: Parameters, named parameters, or param groups, as in torch.
+        defaults: The hyperparameters that a group may override; other keys raise ValueError.
+        nonfinite: What to do if a gradient contains NaN or infinity. "raise": raise an error that names the parameter,
+            before any state changes (costs one read of the gradients, and a sync on CUDA). "skip": skip the whole step,
+            decided on the device without a sync (except in a parameter's first step), and count it in `skipped_steps`.
+            "ignore": do not check.
+        ff_every: Count flips every ff_every steps, starting with the first (1: each step).
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero. Use the same on all ranks.
+        vectors: Whether vectors are accepted as binary weights. Biases and batch-norm parameters are vectors and should
+            usually stay real, so vectors raise ValueError by default; a group may set this for itself.
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
@@ -68,47 +68,47 @@ class BinaryOptimizer(Optimizer, ABC):
         self.vectors = vectors
         self.before_sign: BeforeSign = {}
         self._options = tuple(sorted(defaults))
-        self._given: list[float] = []  # lr of each group as the user gave it
+        self._given: list[float] = []  # initial lr of each group
         self._warned_above = False
-        # What is set by now goes along into copies and pickles; torch's constructor adds hooks, which do not.
+        # Attributes set so far are kept in copies and pickles; the hooks that torch's constructor adds are not.
         self._settings = ("_settings", *vars(self))
         super().__init__(params, {**defaults, "step": 0})
-        # OneCycleLR and CyclicLR look here for what to cycle, and fail in torch's words where there is nothing: a step
-        # says it in ours.
+        # OneCycleLR and CyclicLR look here for a momentum to cycle and raise an obscure error if there is none: let
+        # them write one, and raise a clear error at the next step.
         self.defaults["momentum"] = None
 
-    # ---- what a subclass gives
+    # ---- implemented by subclasses
 
     @abstractmethod
     def _check_group(self, group: Group) -> None:
-        """Refuse values out of range, before a group is taken in."""
+        """Raise ValueError if a hyperparameter of a new group is out of range."""
 
     @abstractmethod
     def _start(self, param: Tensor, seed: int) -> None:
-        """Put a parameter that was just handed over into its starting position."""
+        """Initialise a new parameter in place."""
 
     @abstractmethod
     def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
-        """The state of a parameter before its first update."""
+        """Return the state of a parameter before its first update."""
 
     @abstractmethod
-    def _update(self, work: GroupGradients) -> None:
-        """One update of the parameters."""
+    def _update(self, gradients: GroupGradients) -> None:
+        """Update the parameters in place."""
 
-    # ---- the shell
+    # ---- the optimizer interface
 
     def add_param_group(self, param_group: Group) -> None:
-        """Take in one more group; unknown keys and values out of range are refused."""
+        """Add a param group; raise ValueError on unknown keys and values out of range."""
         group = dict(param_group)
         if unknown := set(group) - set(self._options) - _BOOKKEEPING:
             raise ValueError(
-                f"{type(self).__name__} knows no group option {', '.join(map(repr, sorted(unknown)))}; "
-                f"it has {', '.join(self.lr_name if name == 'lr' else name for name in self._options)}"
+                f"{type(self).__name__} has no group option {', '.join(map(repr, sorted(unknown)))}; "
+                f"options: {', '.join(self.lr_name if name == 'lr' else name for name in self._options)}"
             )
         self._check_group({**self.defaults, **group})
         params = [group["params"]] if isinstance(group["params"], Tensor) else group["params"]
-        if not isinstance(params, set):  # which torch refuses, since its order is not the same in every run
-            # A tied weight reaches us once per use: it is one weight, stepped and counted once.
+        if not isinstance(params, set):  # torch raises an error for sets, whose order varies between runs
+            # A tied weight may be listed once per use: update and count it once.
             params = list(_once(params))
         vectors = group.pop("vectors", self.vectors) or self.kind != "theta"
         for index, item in enumerate(params):
@@ -127,73 +127,73 @@ class BinaryOptimizer(Optimizer, ABC):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update from the gradients that the parameters hold now; those without a gradient, or frozen, stay."""
+        """Perform one update; parameters that are frozen or have no gradient are left unchanged."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         self._check_schedule()
-        work = self._collect()
-        finite = check_finite(_one_by_one(work), self.nonfinite)
-        if work and self._make_state(work, finite):
+        gradients = self._collect()
+        finite = check_finite(_one_by_one(gradients), self.nonfinite)
+        if gradients and self._make_state(gradients, finite):
             counting = self.param_groups[0]["step"] % self.ff_every == 0
             with flips_counted(self, self.before_sign) if counting else nullcontext():
-                self._update_or_undo(work, finite)
+                self._update_or_undo(gradients, finite)
         for group in self.param_groups:
             group["step"] += 1
         return loss
 
     def _check_schedule(self) -> None:
-        """Look at what a scheduler may have written into the groups since the last step."""
+        """Check what a scheduler may have written to the groups since the last step."""
         for group, given in zip(self.param_groups, self._given, strict=True):
             if group.get("momentum") is not None:
                 raise ValueError(
-                    f"a scheduler writes momentum = {group['momentum']} to the groups of {type(self).__name__}, which "
-                    "has none: construct OneCycleLR or CyclicLR with cycle_momentum=False"
+                    f"a scheduler set momentum = {group['momentum']} in the groups of {type(self).__name__}, which "
+                    "has no momentum: construct OneCycleLR or CyclicLR with cycle_momentum=False"
                 )
-            # Where lr is a discount, torch's habits of learning rates do not apply; 1e-6 is a scheduler's rounding.
+            # lr is a discount here, not a learning rate; 1e-6 allows for a scheduler's rounding.
             if self.lr_name != "lr" and not self._warned_above and float(group["lr"]) > given * (1 + 1e-6):
                 self._warned_above = True
                 warnings.warn(
-                    f"a scheduler set {self.lr_name} to {float(group['lr']):.3g}, above the {given:.3g} that it was "
-                    "given: a learning rate meant for the real parameters? Schedulers that write absolute values "
+                    f"a scheduler set {self.lr_name} to {float(group['lr']):.3g}, above its initial value {given:.3g}: "
+                    "is this a learning rate for the real parameters? Schedulers that write absolute values "
                     "(OneCycleLR, CyclicLR, SWALR, eta_min) need one value per group",
                     stacklevel=5,
                 )
 
     def _collect(self) -> GroupGradients:
-        work = []
+        gradients = []
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None and p.requires_grad]
             if not params:
                 continue
             grads = [cast("Tensor", p.grad) for p in params]
             if any(x.is_sparse for x in grads):
-                raise ValueError(f"{type(self).__name__} takes dense gradients; make the layer with sparse=False")
+                raise ValueError(f"{type(self).__name__} needs dense gradients; construct the layer with sparse=False")
             grads = [x.to(state_dtype(p)) for p, x in zip(params, grads, strict=True)]
-            work.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
-        return work
+            gradients.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
+        return gradients
 
-    def _make_state(self, work: GroupGradients, finite: Tensor | None) -> bool:
-        """Give new parameters their state; False if the step ends here, since NaN must not become anyone's start."""
-        new = {param for _, params, _ in work for param in params if not self.state[param]}
+    def _make_state(self, gradients: GroupGradients, finite: Tensor | None) -> bool:
+        """Create the state of new parameters; return False if gradients are not finite and the step must be skipped."""
+        new = {param for _, params, _ in gradients for param in params if not self.state[param]}
         if new and finite is not None and not finite:
             self._count_skipped(finite)
             return False
-        for group, params, grads in work:
+        for group, params, grads in gradients:
             for param, grad in zip(params, grads, strict=True):
                 if param in new:
                     self.state[param].update(self._new_state(param, grad, group))
         return True
 
-    def _update_or_undo(self, work: GroupGradients, finite: Tensor | None) -> None:
+    def _update_or_undo(self, gradients: GroupGradients, finite: Tensor | None) -> None:
         if self.nonfinite != "skip" or finite is None:
-            self._update(work)
+            self._update(gradients)
             return
-        params = [p for _, group_params, _ in work for p in group_params]
+        params = [p for _, group_params, _ in gradients for p in group_params]
         touched = [*params, *(value for p in params for value in self.state[p].values())]
         before = [tensor.clone() for tensor in touched]
-        self._update(work)
+        self._update(gradients)
         for tensor, old in zip(touched, before, strict=True):
             tensor.copy_(torch.where(finite, tensor, old))
         self._count_skipped(finite)
@@ -202,15 +202,15 @@ class BinaryOptimizer(Optimizer, ABC):
 
     @property
     def skipped_steps(self) -> int:
-        """How many steps `nonfinite="skip"` has left out (reading it waits for the device)."""
+        """Number of steps skipped by `nonfinite="skip"` (reading it synchronizes with the device)."""
         return int(self.param_groups[0].get("skipped", 0))
 
     def _count_skipped(self, finite: Tensor) -> None:
-        first = self.param_groups[0]  # a group is what torch saves and loads besides the parameters' own state
+        first = self.param_groups[0]  # in a group, so that state_dict() saves it
         first["skipped"] = first.get("skipped", 0) + (~finite).to(torch.int64)
 
     def skip_step(self) -> None:
-        """Leave out one step, and count it: for a HybridOptimizer, whose verdict is over more than these parameters."""
+        """Skip one step and count it: called by HybridOptimizer, which checks more parameters than these."""
         self._count_skipped(torch.zeros((), dtype=torch.bool))
         for group in self.param_groups:
             group["step"] += 1
@@ -221,14 +221,14 @@ class BinaryOptimizer(Optimizer, ABC):
         return {**super().__getstate__(), **{name: vars(self)[name] for name in self._settings}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but every state tensor keeps the precision it was saved in, and none is shared with the dict."""
+        """Load a state_dict; state tensors keep the precision they were saved in and are copied, never shared."""
         for group in state_dict["param_groups"]:
             if missing := {*self._options, "step"} - set(group):
                 raise ValueError(
-                    f"this state_dict is not of a {type(self).__name__}: a group in it has no {', '.join(missing)}"
+                    f"this state_dict is not that of a {type(self).__name__}: a group in it has no {', '.join(missing)}"
                 )
         if (saved := state_dict.get("type", type(self).__name__)) != type(self).__name__:
-            raise ValueError(f"this state_dict is not of a {type(self).__name__}: it was saved by a {saved}")
+            raise ValueError(f"this state_dict is not that of a {type(self).__name__}: it was saved by a {saved}")
         if (saved := state_dict.get("lr_name", self.lr_name)) != self.lr_name:
             raise ValueError(
                 f"this state_dict holds {saved} as its lr, and this {type(self).__name__} {self.lr_name}: construct it "
@@ -238,25 +238,25 @@ class BinaryOptimizer(Optimizer, ABC):
         copy_state(self, state_dict)
 
     def state_dict(self) -> dict[str, Any]:
-        """As torch's, with the name of the optimizer as `type`, and that of what its `lr` is as `lr_name`."""
+        """Return the state_dict, with the name of the optimizer as `type` and the meaning of its `lr` as `lr_name`."""
         return {**super().state_dict(), "type": type(self).__name__, "lr_name": self.lr_name}
 
 
 def renamed(group: Group, name: str) -> Group:
-    """A param group in which the optimizer's own name for `lr` is `lr`."""
+    """Return a param group with the optimizer's own name for `lr` replaced by `lr`."""
     group = dict(group)
     if name in group:
         value = group.pop(name)
         if group.setdefault("lr", value) != value:
-            raise ValueError(f"a group has {name} = {value} and lr = {group['lr']}: they are one number, give one")
+            raise ValueError(f"a group has {name} = {value} and lr = {group['lr']}: these are the same, give one")
     return group
 
 
 def copy_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
-    """Replace state that torch has loaded by copies in the precision that was saved.
+    """Replace the state that torch has loaded by copies in the precision that was saved.
 
-    torch casts state to each parameter's own type (m and g of a bfloat16 weight are float32), and where there is
-    nothing to cast it keeps the tensors of the dict: two optimizers would go on in the same memory.
+    torch casts state to the parameter's dtype (but m and g of a bfloat16 weight are float32). If there is nothing to
+    cast, it keeps the tensors of the dict, so that two optimizers would share memory.
     """
     saved = [index for group in state_dict["param_groups"] for index in group["params"]]
     params = [param for group in optimizer.param_groups for param in group["params"]]
@@ -278,19 +278,19 @@ def _once(params: Iterable[Any]) -> Iterable[Any]:
 
 def _check_param(name: str, param: Any, *, vectors: bool) -> None:
     if not isinstance(param, Tensor):
-        return  # torch's own error says it well
+        return  # torch raises a clear error
     if param.dim() < 2 and not vectors:
         raise ValueError(
-            f"{name}, shape {tuple(param.shape)}, is a vector: a bias or a batch norm would become -1 and +1. "
-            "Give only binary weights (split_params(model).binary), or pass vectors=True if it is meant"
+            f"{name}, shape {tuple(param.shape)}, is a vector, such as a bias or a batch-norm parameter, and would "
+            "become -1 and +1. Pass binary weights only (split_params(model).binary), or vectors=True if intended"
         )
     if not param.is_floating_point():
-        raise ValueError(f"{name} is {param.dtype}; binary weights are trained in a floating-point type")
+        raise ValueError(f"{name} is {param.dtype}; binary weights must have a floating-point dtype")
     if not param.isfinite().all():
-        raise ValueError(f"{name}, shape {tuple(param.shape)}, holds NaN or infinity: load or initialise it again")
+        raise ValueError(f"{name}, shape {tuple(param.shape)}, contains NaN or infinity: initialise or load it again")
 
 
-def _one_by_one(work: GroupGradients) -> Iterable[tuple[Group, Tensor, Tensor]]:
-    for group, params, grads in work:
+def _one_by_one(gradients: GroupGradients) -> Iterable[tuple[Group, Tensor, Tensor]]:
+    for group, params, grads in gradients:
         for param, grad in zip(params, grads, strict=True):
             yield group, param, grad

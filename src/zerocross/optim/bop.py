@@ -1,4 +1,4 @@
-"""Bop: a binary weight flips where an average of its gradient is against it, and above a threshold."""
+"""Bop: flip a binary weight when the average of its gradient opposes it by more than a threshold."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ class Bop(BinaryOptimizer):
         m = (1 - gamma) m + gamma grad
         theta = -theta where theta m > tau
 
-    At tau = 0 it is the filter of first order with alpha = gamma, which flips at the zero crossing. gamma lives in the
-    param group's `lr`, so that torch's schedulers decay it, as the paper does.
+    Constructing it replaces each parameter by its sign. At tau = 0 it is the filter of first order with alpha = gamma,
+    which flips at the zero crossing. gamma is stored in the param group's `lr`, so that torch's schedulers decay it, as
+    the paper does.
 
     Args:
         params: Parameters, named parameters or param groups; a group may set `gamma` and `tau` for itself.
         gamma: The average's discount (their adaptivity rate), in (0, 1]. Not the inner discount of GradientFilter.
         tau: The threshold, >= 0, in units of the gradient.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
     """
 
     kind: ClassVar[str] = "theta"
@@ -48,7 +49,7 @@ class Bop(BinaryOptimizer):
         super().__init__(params, defaults, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Take in one more group; its discount may be called `gamma` or `lr`."""
+        """Add a param group; its discount may be called `gamma` or `lr`."""
         super().add_param_group(renamed(param_group, "gamma"))
 
     def _check_group(self, group: Group) -> None:
@@ -61,8 +62,8 @@ class Bop(BinaryOptimizer):
         del grad, group
         return {"m": torch.zeros_like(param, dtype=state_dtype(param))}
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, thetas, grads in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, thetas, grads in gradients:
             ms = [self.state[theta]["m"] for theta in thetas]
             torch._foreach_lerp_(ms, grads, float(group["lr"]))
             flip_against_(thetas, ms, group["tau"])
@@ -75,7 +76,7 @@ def flip_against_(thetas: list[Tensor], pulls: list[Tensor], tau: float) -> None
 
 
 def check_gamma_and_tau(group: Group) -> None:
-    """Refuse what neither Bop nor Bop2ndOrder can use."""
+    """Raise ValueError if gamma or tau is out of range; shared with Bop2ndOrder."""
     if not 0 < group["lr"] <= 1:
         raise ValueError(f"gamma is {group['lr']}; it must lie in (0, 1] (1e-4 is usual)")
     if not 0 <= group["tau"] < float("inf"):

@@ -1,4 +1,4 @@
-"""Bop2ndOrder: Bop, with the average measured against the gradient's own size."""
+"""Bop2ndOrder: Bop with the average gradient normalised by its second moment."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ class Bop2ndOrder(BinaryOptimizer):
         v = (1 - sigma) v + sigma grad^2
         theta = -theta where theta m / (sqrt(v) + 1e-10) > tau
 
-    Its "second order" is a second moment, not a filter's order: the filter of the gradient is of first order, as Bop's.
+    Constructing it replaces each parameter by its sign. Its "second order" refers to the second moment; as a filter of
+    the gradient it is of first order, like Bop.
 
     Args:
         params: Parameters, named parameters or param groups; a group may set `gamma`, `sigma` and `tau` for itself.
-        gamma: The first moment's discount, in (0, 1]; it lives in the group's `lr`, so that schedulers decay it.
+        gamma: The first moment's discount, in (0, 1]; stored in the group's `lr`, so that schedulers decay it.
         sigma: The second moment's discount, in (0, 1].
-        tau: The threshold, >= 0, without a unit.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
+        tau: The threshold, >= 0, dimensionless.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
     """
 
     kind: ClassVar[str] = "theta"
@@ -53,7 +54,7 @@ class Bop2ndOrder(BinaryOptimizer):
         super().__init__(params, defaults, nonfinite=nonfinite, ff_every=ff_every, maximize=maximize, seed=seed)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Take in one more group; its discount may be called `gamma` or `lr`."""
+        """Add a param group; its discount may be called `gamma` or `lr`."""
         super().add_param_group(renamed(param_group, "gamma"))
 
     def _check_group(self, group: Group) -> None:
@@ -69,8 +70,8 @@ class Bop2ndOrder(BinaryOptimizer):
         zero = torch.zeros_like(param, dtype=state_dtype(param))
         return {"m": zero, "v": zero.clone()}
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, thetas, grads in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, thetas, grads in gradients:
             ms, vs = ([self.state[theta][key] for theta in thetas] for key in ("m", "v"))
             torch._foreach_lerp_(ms, grads, float(group["lr"]))
             torch._foreach_lerp_(vs, torch._foreach_mul(grads, grads), float(group["sigma"]))

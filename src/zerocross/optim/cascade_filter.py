@@ -1,4 +1,4 @@
-"""CascadeFilter: any number of moving averages in a row, the last of which decays; its sign is the weight."""
+"""CascadeFilter: any number of moving averages in a row, whose sign is the weight."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from zerocross.optim.signs import start_signs_, take_signs_
 
 
 class CascadeFilter(BinaryOptimizer):
-    """Binary weights by a cascade of moving averages of any order: Eqs. 11-13 with more, or without, inner averages::
+    """Turn the given weights into signs in place, and train them with a cascade of any number of moving averages::
 
         m_1 = (1 - gamma_1) m_1 + gamma_1 grad,  m_2 = (1 - gamma_2) m_2 + gamma_2 m_1,  ...
         g = (1 - alpha) g + alpha m_last
         theta = -sign(g); a weight whose g is exactly 0 keeps its sign
 
-    Without inner averages it is the paper's first-order filter (Eq. 10); with one it is GradientFilter, to the bit.
-    alpha lives in the param group's `lr` and may be decayed, unlike the fixed filter of IIRGradientFilter.
+    Without inner averages it is the paper's first-order filter (Eq. 10); with one it equals GradientFilter bit for bit.
+    alpha is stored in the param group's `lr` and can be decayed, unlike the fixed filter of IIRGradientFilter.
 
     Args:
         params: Parameters, named parameters or param groups; a group may set `alpha` for itself.
         alpha: The outer discount, in (0, 1].
         gammas: The inner discounts, each in (0, 1]; the order of the filter is one more than their number.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
-        vectors: Take vectors, too, such as biases.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
+        vectors: Also accept vectors, such as biases.
 
-    Proved in tests/optim: equal to scipy.signal.sosfilt of the cascade, order by order.
+    Tested in tests/optim against scipy.signal.sosfilt, order by order.
     """
 
     kind: ClassVar[str] = "theta"
@@ -58,7 +58,7 @@ class CascadeFilter(BinaryOptimizer):
         super().__init__(params, {"lr": alpha}, **common, vectors=vectors)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Take in one more group; its discount may be called `alpha` or `lr`."""
+        """Add a param group; its discount may be called `alpha` or `lr`."""
         super().add_param_group(renamed(param_group, "alpha"))
 
     def _check_group(self, group: Group) -> None:
@@ -73,8 +73,8 @@ class CascadeFilter(BinaryOptimizer):
         names = [*(f"m{index}" for index in range(1, len(self.gammas) + 1)), "g"]
         return {name: torch.zeros_like(param, dtype=state_dtype(param)) for name in names}
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, thetas, grads in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, thetas, grads in gradients:
             xs = grads
             for index, gamma in enumerate(self.gammas, start=1):
                 ms = [self.state[theta][f"m{index}"] for theta in thetas]

@@ -1,4 +1,4 @@
-"""Which optimizer may have which parameters: every one exactly once, and of the kind that it trains."""
+"""Check that each parameter belongs to exactly one optimizer, and to one that trains its kind."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from zerocross.optim.flips import unwrapped
 
 _ADVICE = {
     "latent": "build their layers with weights='theta', or train them with LatentSGD or a torch optimizer",
-    "theta": "a real-valued update would take them off -1 and +1: train them with GradientFilter, or build their "
+    "theta": "a real-valued update would move them away from -1 and +1: train them with GradientFilter, or build their "
     "layers with weights='latent'",
     "real": "their layers do not take signs: give them to the real optimizer, or build layers with weights='latent'",
 }
 
 
 def refuse_overlap(binary: Optimizer, real: Optimizer, names: dict[int, str]) -> None:
-    """Refuse parameters that both optimizers were given."""
+    """Raise ValueError if both optimizers have the same parameter."""
     taken = {id(p) for p in _all_params(binary)}
     if both := [_name(p, names) for p in _all_params(real) if id(p) in taken]:
-        raise ValueError(f"given to both optimizers: {', '.join(both)}; split_params(model) gives each exactly once")
+        raise ValueError(f"given to both optimizers: {', '.join(both)}; split_params(model) lists each exactly once")
 
 
 def refuse_gaps(binary: Optimizer, real: Optimizer, model: nn.Module) -> None:
-    """Refuse to leave out a trainable parameter."""
+    """Raise ValueError if a trainable parameter is in neither optimizer."""
     taken = {id(p) for p in (*_all_params(binary), *_all_params(real))}
     if missed := [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken]:
         raise ValueError(
@@ -36,12 +36,14 @@ def refuse_gaps(binary: Optimizer, real: Optimizer, model: nn.Module) -> None:
 
 
 def refuse_wrong_kind(binary: Optimizer, real: Optimizer, kinds: dict[int, str], names: dict[int, str]) -> None:
-    """Refuse parameters whose layers declare another kind than their optimizer trains."""
+    """Raise ValueError if an optimizer has parameters of a kind that it cannot train."""
     for optimizer, is_binary in (*_leaves(binary, binary=True), *_leaves(real, binary=False)):
         takes = _takes(optimizer)
         wrong = {"theta"} if takes == "latent" else {"latent"}
         if takes == "latent" and is_binary:
-            wrong.add("real")  # theta's optimizers make any layer binary; with latent weights the layer must do it
+            wrong.add(
+                "real"
+            )  # an optimizer of theta makes any layer binary; with latent weights, the layer must take the sign
         for kind in sorted(wrong):
             if found := [_name(p, names) for p in _all_params(optimizer) if kinds.get(id(p), "real") == kind]:
                 raise ValueError(
@@ -50,20 +52,20 @@ def refuse_wrong_kind(binary: Optimizer, real: Optimizer, kinds: dict[int, str],
 
 
 def refuse_theta_by_value(binary: Optimizer, real: Optimizer) -> None:
-    """Without a model no layer says what is theta: refuse real-valued updates of what looks like it."""
+    """Without a model, detect theta weights by their values; raise ValueError if a torch optimizer has them."""
     for optimizer, _ in (*_leaves(binary, binary=True), *_leaves(real, binary=False)):
         if _takes(optimizer) == "theta":
             continue
         if found := [_name(p, {}) for p in _all_params(optimizer) if _looks_like_theta(p)]:
             raise ValueError(
-                f"{type(optimizer).__name__} was given what looks like theta weights (both -1 and +1, and nothing "
-                f"else): {', '.join(found)}; {_ADVICE['theta']}. If they are not theta weights, pass the model, whose "
-                "layers say so: HybridOptimizer(binary, real, model)"
+                f"{type(optimizer).__name__} was given what looks like theta weights (only -1 and +1): "
+                f"{', '.join(found)}; {_ADVICE['theta']}. If they are not theta weights, pass the model, whose layers "
+                "declare their kind: HybridOptimizer(binary, real, model)"
             )
 
 
 def _leaves(optimizer: Any, *, binary: bool) -> Iterator[tuple[Optimizer, bool]]:
-    """The optimizers inside wrappers and hybrids, and whether they have the part of the binary one."""
+    """Yield the optimizers inside wrappers and hybrids, and whether each is the binary one."""
     inner = unwrapped(optimizer)
     if hasattr(inner, "binary") and hasattr(inner, "real"):
         yield from _leaves(inner.binary, binary=True)

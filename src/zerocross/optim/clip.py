@@ -1,4 +1,4 @@
-"""Projections after each step of an optimizer: clipping, and what a method asks for besides."""
+"""Projections of parameters after each optimizer step, such as clipping."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ AnyOptimizer = TypeVar("AnyOptimizer", bound=Optimizer)
 
 
 def project_after_step(optimizer: AnyOptimizer, project: Callable[[list[Tensor]], None]) -> AnyOptimizer:
-    """Project an optimizer's parameters now, and after each of its steps, as XNOR-Net does.
+    """Project an optimizer's parameters now and after each of its steps, as XNOR-Net does.
 
     Args:
-        optimizer: Any torch optimizer; it is changed in place, and returned. Its copies and pickles project as well.
-        project: Called without gradients with the parameters of each group, which it changes in place; a function of
-            a module, or a partial of one, so that it can be pickled.
+        optimizer: Any torch optimizer; modified in place and returned. Copies and pickles of it project, too.
+        project: Called under no_grad with the parameters of each group, which it modifies in place. To be picklable, it
+            must be a module-level function or a functools.partial of one.
     """
     apply = functools.partial(_apply, project)
     apply(optimizer)
@@ -32,7 +32,7 @@ def clip_after_step(optimizer: AnyOptimizer, limit: float) -> AnyOptimizer:
     """Keep an optimizer's parameters within [-limit, limit], now and after each of its steps, as BinaryNet does.
 
     Args:
-        optimizer: Any torch optimizer; it is changed in place, and returned. Its copies and pickles clip as well.
+        optimizer: Any torch optimizer; modified in place and returned. Copies and pickles of it clip, too.
         limit: > 0.
     """
     if not limit > 0:

@@ -1,4 +1,4 @@
-"""One verdict on gradients: are they finite, and fit to be averaged, over all parameters and all ranks."""
+"""Check whether gradients are finite and small enough to average, over all parameters and ranks."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ Group = dict[str, Any]
 
 
 class NonFiniteError(ValueError):
-    """A gradient holds NaN, infinity, or numbers too large to be averaged."""
+    """A gradient contains NaN, infinity, or values too large to average."""
 
 
 def check_policy(nonfinite: str) -> None:
-    """Refuse an unknown word for what to do about gradients that are not finite."""
+    """Raise ValueError if a policy for non-finite gradients is unknown."""
     if nonfinite not in get_args(NonFinite):
-        raise ValueError(f"nonfinite is {nonfinite!r}; it can be 'raise', 'skip' or 'ignore'")
+        raise ValueError(f"nonfinite is {nonfinite!r}; it must be 'raise', 'skip' or 'ignore'")
 
 
-def check_finite(work: Iterable[tuple[Group, Tensor, Tensor]], nonfinite: NonFinite) -> Tensor | None:
-    """One verdict over all gradients: None unasked ("ignore"), an error on "raise", else a 0-dim bool tensor.
+def check_finite(gradients: Iterable[tuple[Group, Tensor, Tensor]], nonfinite: NonFinite) -> Tensor | None:
+    """Check all gradients: return None for "ignore", raise an error for "raise", else return a 0-dim bool tensor.
 
     Args:
-        work: (group, parameter, its gradient).
+        gradients: (group, parameter, its gradient).
         nonfinite: The policy, see BinaryOptimizer.
     """
-    if nonfinite == "ignore" or not (work := list(work)):
+    if nonfinite == "ignore" or not (gradients := list(gradients)):
         return None
-    finite = all_finite([grad for _, _, grad in work])
+    finite = all_finite([grad for _, _, grad in gradients])
     if nonfinite == "raise" and not finite:
-        for group, param, grad in work:
+        for group, param, grad in gradients:
             values = _local(grad)
             if bad := int((~(values.abs() <= _largest(values))).sum()):
-                huge = f" (beyond {_largest(values):.2g}, too large to be averaged)" if values.isfinite().all() else ""
+                huge = f" (beyond {_largest(values):.2g}, too large to average)" if values.isfinite().all() else ""
                 raise NonFiniteError(
-                    f"the gradient of {name_in_group(group, param)} holds {bad} NaN or infinite values of "
+                    f"the gradient of {name_in_group(group, param)} contains {bad} NaN or infinite values of "
                     f"{values.numel()}{huge}; no state has changed. Lower the learning rate, look for a division by "
                     "zero, or construct the optimizer with nonfinite='skip'"
                 )
-        raise NonFiniteError("a gradient on another rank holds NaN or infinite values; no state has changed")
+        raise NonFiniteError("a gradient on another rank contains NaN or infinite values; no state has changed")
     return finite
 
 
 def all_finite(tensors: list[Tensor]) -> Tensor:
-    """Whether every element is finite and fit to be averaged, as a 0-dim bool tensor on the first tensor's device.
+    """Whether every element is finite and small enough to average, as a 0-dim bool tensor on the first tensor's device.
 
-    An average moves by x - m, which overflows where both are near the largest number and differ in sign: numbers
-    beyond a quarter of it count as not finite. Minimum and maximum carry NaN and infinity along and read memory once,
-    15 times faster than isfinite().all(). Of sharded tensors every rank reads its own part; the verdict is over all.
+    An average changes by x - m, which overflows if both are near the largest float and differ in sign, so values beyond
+    a quarter of it count as not finite. Minimum and maximum propagate NaN and infinity and read memory once, 15 times
+    faster than isfinite().all(). Of sharded tensors, each rank reads its own shard; the result covers all of them.
     """
     local = [_local(tensor) for tensor in tensors]
     home = local[0].device
@@ -72,7 +72,7 @@ def all_finite(tensors: list[Tensor]) -> Tensor:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank holds a part."""
+    """Whether a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank holds a shard."""
     return type(tensor) is not Tensor and hasattr(tensor, "device_mesh")
 
 
@@ -83,18 +83,18 @@ def _agreed(verdict: Tensor, mesh: Any) -> Tensor:
 
 
 def _largest(tensor: Tensor) -> float:
-    """The largest number of the precision in which a gradient is averaged that all averages can carry."""
+    """The largest value that can be averaged without overflow, in the precision of the averages."""
     return torch.finfo(state_dtype(tensor)).max / 4
 
 
 def _local(grad: Tensor) -> Tensor:
-    """The numbers that a rank holds of a dense, sparse or sharded gradient."""
+    """The values of a dense, sparse or sharded gradient that are on this rank."""
     grad = grad.to_local() if is_sharded(grad) else grad  # type: ignore[operator]
     return grad._values() if grad.is_sparse else grad
 
 
 def name_in_group(group: Group, param: Tensor) -> str:
-    """What to call a parameter in a message."""
+    """Return how to refer to a parameter in a message."""
     index = next(i for i, p in enumerate(group["params"]) if p is param)
     if "param_names" in group:
         return f"{group['param_names'][index]!r}"

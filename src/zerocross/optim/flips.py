@@ -1,4 +1,4 @@
-"""The flip ratio, read off any optimizer of binary weights."""
+"""The flip (FF) ratio of any optimizer of binary weights."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Counted = list[tuple[int, str | int, int, Tensor]]  # group, name or index of th
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """The optimizer inside wrappers that have it as `.optimizer` (Fabric, Accelerate, lookahead)."""
+    """Return the optimizer inside wrappers that have it as `.optimizer` (Fabric, Accelerate, lookahead)."""
     while (inner := getattr(optimizer, "optimizer", None)) is not None:
         optimizer = inner
     return optimizer
 
 
 def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "total") -> Any:
-    """The flip ratio of the last counted update: flips / binary weights (Eq. 18).
+    """Return the flip ratio of the last counted update: flips / number of binary weights (Eq. 18).
 
-    Flips are counted on every `ff_every`-th update, the first included: 50 by default, since a count reads all weights
-    twice. Construct the optimizer with ``ff_every=1`` for the ratio of each update; reading an older count warns.
-    Reading waits for the device; counting does not. Frozen weights and weights that got no gradient yet are left out
-    of both flips and weights. Of sharded weights (DTensors, as FSDP2 has them) the counts of all ranks are summed, so
-    that every rank reads the same ratio, over the whole weight.
+    Flips are counted every `ff_every` updates, starting with the first; 50 by default, since counting reads all weights
+    twice. Construct the optimizer with ``ff_every=1`` to get the ratio of each update; reading an older count warns.
+    Reading synchronizes with the device, counting does not. Weights that are frozen or have not received a gradient yet
+    are left out of both numbers. For sharded weights (DTensors, as in FSDP2) the counts of all ranks are summed, so
+    that every rank reads the same ratio.
 
     Args:
         optimizer: A HybridOptimizer, any optimizer of binary weights, or a wrapper with an `.optimizer`.
         per: "total": one float. "group": a list, one float per param group. "parameter": a dict, name -> float (or
-            the index, where names are unknown).
+            index -> float if names are unknown).
 
     Returns:
-        NaN where nothing has been counted yet.
+        The ratio or ratios; NaN before the first count.
     """
     binary = list(_binary(optimizer))
     _warn_if_stale(optimizer)
@@ -47,11 +47,11 @@ def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "tota
         return [_ratio([c for c in counted if c[0] == index]) for index in range(groups)]
     if per == "parameter":
         return {name: _ratio([(0, name, size, flips)]) for _, name, size, flips in counted}
-    raise ValueError(f"per is {per!r}; it can be 'total', 'group' or 'parameter'")
+    raise ValueError(f"per is {per!r}; it must be 'total', 'group' or 'parameter'")
 
 
 def _binary(optimizer: Any) -> Iterator[Optimizer]:
-    """The optimizers of binary weights inside wrappers and hybrids, each once."""
+    """Yield the optimizers of binary weights inside wrappers and hybrids, each once."""
     inner = unwrapped(optimizer)
     if not hasattr(inner, "binary"):
         yield inner
@@ -65,10 +65,10 @@ def _counted(binary: list[Optimizer]) -> Iterator[tuple[int, str | int, int, Ten
     groups = ((optimizer, group) for optimizer in binary for group in optimizer.param_groups)
     position = 0
     for index, (optimizer, group) in enumerate(groups):
-        for place, param in enumerate(group["params"]):
+        for offset, param in enumerate(group["params"]):
             flips = optimizer.state[param].get("flips") if param in optimizer.state else None
             if param.requires_grad and flips is not None:
-                yield index, group["param_names"][place] if "param_names" in group else position, param.numel(), flips
+                yield index, group["param_names"][offset] if "param_names" in group else position, param.numel(), flips
             position += 1
 
 
@@ -81,14 +81,14 @@ def _ratio(counted: Counted) -> float:
 
 def _warn_if_stale(optimizer: Any) -> None:
     inner = unwrapped(optimizer)
-    # A hybrid counts for an optimizer of torch's, by a counter of its own.
+    # For a torch optimizer, the hybrid counts.
     owner = unwrapped(inner.binary) if hasattr(unwrapped(getattr(inner, "binary", None)), "ff_every") else inner
     every: int = getattr(owner, "ff_every", 1)
     groups = owner.param_groups
     steps = int(groups[0].get("ff_step", groups[0].get("step", 1))) if groups else 1
     if steps and (steps - 1) % every:
         warnings.warn(
-            f"ff_ratio is that of the last counted update, not of this one: flips are counted every {every} updates. "
-            "Construct the optimizer with ff_every=1 to count each, or read it after a counted one",
+            f"ff_ratio refers to the last counted update, not the latest: flips are counted every {every} updates. "
+            "Construct the optimizer with ff_every=1 to count each update, or read it right after a counted one",
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""GradientFilter: the paper's optimizer, a cascade of two moving averages whose sign is the weight (Eqs. 11-13)."""
+"""GradientFilter: the paper's optimizer, two moving averages in a row whose sign is the weight (Eqs. 11-13)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zerocross.optim.signs import start_signs_, take_signs_
 
 
 class GradientFilter(BinaryOptimizer):
-    """Binary weights by filtered gradients: a weight flips when its filtered gradient crosses zero.
+    """Turn the given weights into signs in place, and flip each when its filtered gradient crosses zero.
 
     Quist et al., *Understanding weight-magnitude hyperparameters in training binary networks*, ICLR 2023::
 
@@ -24,39 +24,38 @@ class GradientFilter(BinaryOptimizer):
         g = (1 - alpha) g + alpha m         Eq. 12
         theta = -sign(g)                    Eq. 13; a weight whose g is exactly 0 keeps its sign
 
-    The parameter itself holds theta, in {-1, +1}: any layer's weight becomes binary by being given to this optimizer.
-    theta starts as the sign of the parameter as handed over; exact zeros are drawn. m and g start at zero, without
-    bias correction: gradients are large in the first steps already (the paper, below Eq. 7).
+    Constructing it replaces each parameter by its sign, in {-1, +1} (exact zeros get a random sign), so the weight of
+    any layer becomes binary. From then on the parameter holds theta. m and g start at zero, without bias correction,
+    since gradients are already large in the first steps (the paper, below Eq. 7).
 
-    In place of alpha one may give `flip_rate`, the share of weights that noise flips at each step: alpha is then
-    computed from it and gamma (`zerocross.filters.alpha_for_flips`), and with `gamma=None` both discounts are.
+    `flip_rate` replaces alpha by the share of weights that noise flips at each step: alpha is then computed from it and
+    gamma (`zerocross.filters.alpha_for_flips`), and with `gamma=None` both discounts are.
 
-    alpha, or the flip rate, lives in the param group's `lr`, so that torch's schedulers *are* alpha-decay. A step at 0
-    filters m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one value per
-    group; the first one above that given here is warned about.
+    alpha, or the flip rate, is stored in the param group's `lr`, so that any torch scheduler implements alpha-decay. A
+    step at 0 updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one
+    value per group; the first value above the initial one triggers a warning.
 
     Args:
-        params: Parameters, named parameters or param groups; a group may set `alpha` (or `flip_rate`), `gamma` and
-            `vectors` for itself.
+        params: Parameters, named parameters or param groups; a group may set its own `alpha` (or `flip_rate`),
+            `gamma` and `vectors`.
         alpha: The outer discount, in (0, 1]; SGD's lr * weight_decay in the paper's reading. 1e-20 is pure summation.
-            By default 1e-3, unless there is a flip rate.
-        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None, with a flip rate: the same as
-            alpha.
-        flip_rate: In place of alpha: flips per weight and step under noise, from above 0 to arccos(1 - gamma) / pi, or
-            to 0.5 with `gamma=None`. 3.2e-3 is the paper's alpha = 1e-3 with gamma = 0.1.
-        warm_start: c >= 0: g starts at -c * rms(first gradient) * theta, on theta's side, so that a trained sign
-            survives the first updates. With 0 (the paper) the first update sets theta = -sign(gradient), and half of
-            all signs flip: right from scratch, fatal for fine-tuning. Noise alone moves g by about
-            rms * sqrt(alpha / 2), so c = 3 * sqrt(alpha / 2) holds a sign until the gradient's mean disagrees: at
-            alpha = 1e-3 and under pure noise none flips in 100 updates, 0.03 % in 300, 11 % in 1,000, a whole window.
-        compile: Run the update as one compiled pass over memory (torch.compile; a minute at most, at the first step).
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
-        vectors: Take vectors, too, such as biases.
+            Default: 1e-3, unless `flip_rate` is given.
+        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None (with a flip rate): as alpha.
+        flip_rate: Replaces alpha: flips per weight and step under noise, above 0 and at most arccos(1 - gamma) / pi, or
+            0.5 with `gamma=None`. 3.2e-3 is the paper's alpha = 1e-3 with gamma = 0.1.
+        warm_start: c >= 0. g starts at -c * rms(first gradient) * theta, so that trained signs survive the first
+            updates. With 0 (the paper) the first update sets theta = -sign(gradient) and flips half of all signs: right
+            for training from scratch, fatal for fine-tuning. Under pure noise g has a standard deviation of about
+            rms * sqrt(alpha / 2), so c = 3 * sqrt(alpha / 2) keeps a sign until the mean gradient disagrees: at
+            alpha = 1e-3 no sign flips in 100 updates, 0.03 % in 300, and 11 % in 1,000, a whole window.
+        compile: Run the update as one compiled pass over memory (torch.compile; up to a minute at the first step).
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
+        vectors: Also accept vectors, such as biases.
 
-    Proved in tests/optim: equal to a naive twin, to scipy's lfilter, and, sign by sign, to latent-weight SGD.
+    Tested in tests/optim against a naive implementation, scipy's lfilter and, sign by sign, latent-weight SGD.
     """
 
     kind: ClassVar[str] = "theta"
@@ -70,7 +69,7 @@ class GradientFilter(BinaryOptimizer):
         *,
         flip_rate: float | None = None,
         warm_start: float = 0.0,
-        compile: bool = False,  # noqa: A002 - torch's own word for it
+        compile: bool = False,  # noqa: A002 - as in torch
         nonfinite: NonFinite = "raise",
         ff_every: int = 50,
         maximize: bool = False,
@@ -90,7 +89,7 @@ class GradientFilter(BinaryOptimizer):
         super().__init__(params, defaults, **common, vectors=vectors)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Take in one more group; its `lr` may be called `alpha`, or `flip_rate` if that is what this optimizer has."""
+        """Add a param group; its `lr` may be called `alpha`, or `flip_rate` in an optimizer that was given one."""
         super().add_param_group(renamed(param_group, self.lr_name))
 
     def _check_group(self, group: Group) -> None:
@@ -117,15 +116,15 @@ class GradientFilter(BinaryOptimizer):
         rms = grad.double().square().mean().sqrt().to(m.dtype)  # in float32 a square overflows at 2e19
         return {"m": m, "g": -self.warm_start * rms * param.detach().to(m.dtype)}
 
-    def _update(self, work: GroupGradients) -> None:
-        thetas = [params for _, params, _ in work]
-        grads = [grads for _, _, grads in work]
+    def _update(self, gradients: GroupGradients) -> None:
+        thetas = [params for _, params, _ in gradients]
+        grads = [grads for _, _, grads in gradients]
         ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
-        alphas = [self._alpha(group) for group, _, _ in work]
-        given = [group["gamma"] for group, _, _ in work]
+        alphas = [self._alpha(group) for group, _, _ in gradients]
+        given = [group["gamma"] for group, _, _ in gradients]
         gammas = [alpha if gamma is None else float(gamma) for alpha, gamma in zip(alphas, given, strict=True)]
         if self.compile:
-            # 0-dim tensors, not floats: code would be built anew for every value that alpha takes.
+            # 0-dim tensors, not floats, for which torch would recompile at every new value of alpha.
             alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
             _compiled_filter()(thetas, grads, ms, gs, alphas, gammas)
         else:
@@ -136,7 +135,7 @@ class GradientFilter(BinaryOptimizer):
         if self.lr_name == "flip_rate":
             return alpha_for_flips(alpha, group["gamma"])
         if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha (the group's lr) is {alpha}; a scheduler may set it from 0 to 1")
+            raise ValueError(f"alpha (the group's lr) is {alpha}; it must stay in [0, 1]: check the scheduler")
         return alpha
 
 
@@ -154,7 +153,7 @@ def filter_(thetas: Lists, grads: Lists, ms: Lists, gs: Lists, alphas: list[floa
 def filter_in_one_pass_(
     thetas: Lists, grads: Lists, ms: Lists, gs: Lists, alphas: list[Tensor], gammas: list[Tensor]
 ) -> None:
-    """Eqs. 11-13, written for the compiler: all that is done to an element while it is in a register."""
+    """Eqs. 11-13 element by element, for the compiler to fuse into one pass."""
     for theta_list, grad_list, m_list, g_list, alpha, gamma in zip(thetas, grads, ms, gs, alphas, gammas, strict=True):
         for theta, grad, m, g in zip(theta_list, grad_list, m_list, g_list, strict=True):
             m.lerp_(grad, gamma)  # Eq. 11
@@ -164,8 +163,8 @@ def filter_in_one_pass_(
 
 @functools.cache  # outside the optimizer, which must stay copyable and picklable
 def _compiled_filter() -> Callable[..., None]:
-    # Every list of shapes (a model, or a set of gradients that are not None) is code of its own, and torch gives up
-    # after 8 by default: too few for a search over models in one process.
+    # Every list of shapes (a model, or a set of gradients that are not None) is compiled separately, and torch stops
+    # compiling after 8 by default: too few for a search over models in one process.
     return compiled(filter_in_one_pass_, dynamic=False, recompile_limit=64)
 
 

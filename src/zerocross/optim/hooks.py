@@ -1,4 +1,4 @@
-"""Hooks after a step that stay with an optimizer through deepcopy and pickle, which drop torch's."""
+"""Step hooks that survive deepcopy and pickle, unlike torch's own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Hook = Callable[..., None]
 def keep_after_step(optimizer: AnyOptimizer, hook: Hook) -> AnyOptimizer:
     """Call `hook(optimizer, args, kwargs)` after each step of this optimizer and of its copies.
 
-    torch leaves hooks out of what it copies and pickles: a copy would go on without them, in silence.
+    torch drops hooks when an optimizer is copied or pickled, so that the copy would silently run without them.
 
     Args:
-        optimizer: Any torch optimizer; it is changed in place (its class becomes one that keeps hooks, of the same
-            name), and returned.
-        hook: To be pickled it must be a function of a module, an instance of a class, or a functools.partial.
+        optimizer: Any torch optimizer; modified in place (its class becomes a subclass of the same name that keeps its
+            hooks) and returned.
+        hook: To be picklable, it must be a module-level function, an instance of a class, or a functools.partial.
     """
     if not hasattr(optimizer, "_kept_hooks"):
         optimizer.__class__ = _keeping(type(optimizer))  # type: ignore[assignment]
@@ -32,7 +32,7 @@ def keep_after_step(optimizer: AnyOptimizer, hook: Hook) -> AnyOptimizer:
 
 @functools.cache
 def _keeping(base: type[Optimizer]) -> type[Optimizer]:
-    """A subclass whose copies keep their hooks; made anew from `base` where a pickle is read."""
+    """Return a subclass whose copies keep their hooks; unpickling creates it again from `base`."""
 
     class Keeping(base):
         _kept_hooks: list[Hook]
@@ -42,7 +42,7 @@ def _keeping(base: type[Optimizer]) -> type[Optimizer]:
 
         def __setstate__(self, state: dict[str, Any]) -> None:
             super().__setstate__(state)
-            for hook in state.get("_kept_hooks", ()):  # load_state_dict comes this way, too, without hooks
+            for hook in state.get("_kept_hooks", ()):  # load_state_dict also calls this, without hooks
                 self.register_step_post_hook(hook)
 
         def __reduce_ex__(self, protocol: Any) -> Any:

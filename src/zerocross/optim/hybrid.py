@@ -1,4 +1,4 @@
-"""One optimizer over a whole model: binary weights by one rule, everything else by any torch optimizer."""
+"""One optimizer for a whole model: one for its binary weights, any torch optimizer for the rest."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ParamSplit(NamedTuple):
 
 
 def split_params(model: nn.Module) -> ParamSplit:
-    """Sort a model's trainable parameters into (binary, real, real_no_decay).
+    """Split a model's trainable parameters into (binary, real, real_no_decay).
 
-    binary: the weights that their layers declare binary (`binary_kinds`: theta or latent). real_no_decay: vectors, that
-    is biases, batch-norm parameters, scales, shifts and slopes, which weight decay would only harm. Frozen parameters
-    (requires_grad off) are left out; a tied parameter appears once.
+    binary: weights that their layers declare binary (`binary_kinds`: theta or latent). real_no_decay: vectors, that is
+    biases, batch-norm parameters, scales, shifts and slopes, which should not be decayed. Frozen parameters
+    (requires_grad=False) are left out; tied parameters appear once.
     """
     kinds = binary_kinds(model)
     split = ParamSplit([], [], [])
@@ -49,41 +49,44 @@ def split_params(model: nn.Module) -> ParamSplit:
 
 
 def binary_kinds(model: nn.Module) -> dict[int, str]:
-    """id(parameter) -> "theta" or "latent", as the layers declare; a layer's property, since Parameters forget."""
+    """Map id(parameter) to "theta" or "latent", as its layer declares.
+
+    It is a property of the layer since attributes of a Parameter do not survive deepcopy.
+    """
     kinds: dict[int, str] = {}
     for name, module in model.named_modules():
         for attribute, kind in getattr(module, "binary_kinds", {}).items():
             param = getattr(module, attribute)
             if kinds.setdefault(id(param), kind) != kind:
                 raise ValueError(
-                    f"{name}.{attribute} is tied to another layer's weight of another kind: theta and latent"
+                    f"{name}.{attribute} is tied to a weight of another kind: one is theta, the other latent"
                 )
     return kinds
 
 
 def _before_sign(model: nn.Module) -> BeforeSign:
-    """weight -> what its layer takes the sign of, for layers that make something else of their weight first."""
+    """Map each weight to what its layer takes the sign of, for layers that transform their weight first."""
     layers = (m for m in model.modules() if getattr(m, "binarizer", None) is not None)
     return {layer.weight: layer.before_sign for layer in layers}  # type: ignore[misc]
 
 
 class HybridOptimizer(Optimizer):
-    """A single `torch.optim.Optimizer` made of two: `binary` for binary weights, `real` for the rest.
+    """Combine two optimizers into a single `torch.optim.Optimizer`: `binary` for binary weights, `real` for the rest.
 
     Schedulers, GradScaler, checkpoints and training frameworks see one object with the param groups of both (binary
-    first) and one flat state_dict of torch's usual form, beside which `parts` names the two. OneCycleLR and CyclicLR
-    cycle the momentum (or beta1) of the real optimizer; gamma stays.
+    first) and one flat state_dict in torch's usual form, plus `parts` with the types of the two. OneCycleLR and
+    CyclicLR cycle the momentum (or beta1) of the real optimizer; gamma is not changed.
 
     Args:
-        binary: GradientFilter, another optimizer of this package, or, for latent weights, any torch optimizer.
+        binary: GradientFilter, another optimizer of this package or, for latent weights, any torch optimizer.
         real: Any torch optimizer.
-        model: The model. Given (do), every trainable parameter must be claimed exactly once, theta weights by an
-            optimizer of binary weights and latent ones by another; errors name the parameters. `frozen` lists those
-            that were left out because they are not trained. Not given, theta weights are known by their values alone.
-        ff_every: How often flips are counted where `binary` is an optimizer of torch's, which does not count.
-        nonfinite: What to do about NaN and infinity in any gradient, binary or real, before either optimizer steps:
-            "raise", "skip" or "ignore", see BinaryOptimizer ("skip" waits for the device here, since torch's optimizers
-            cannot be told on it). None: as `binary` has it; "ignore" where that is an optimizer of torch's.
+        model: The model (recommended). Every trainable parameter must then belong to exactly one optimizer, and to one
+            that trains its kind; errors name the parameters. `frozen` lists parameters that are not trained. Without a
+            model, theta weights are recognized by their values only.
+        ff_every: How often to count flips if `binary` is a torch optimizer, which does not count them itself.
+        nonfinite: What to do if any gradient, binary or real, contains NaN or infinity, before either optimizer steps:
+            "raise", "skip" or "ignore", see BinaryOptimizer ("skip" synchronizes with the device here, which torch's
+            optimizers require). None: the setting of `binary`, or "ignore" if `binary` is a torch optimizer.
     """
 
     def __init__(
@@ -116,25 +119,25 @@ class HybridOptimizer(Optimizer):
                 group.setdefault("param_names", [names.get(id(p), "(not in the model)") for p in group["params"]])
         if isinstance(binary, BinaryOptimizer):
             binary.before_sign = self.before_sign
-        # The base class takes in the very dicts of both, so that what a scheduler writes reaches its owner.
+        # Share the group dicts of both (no copies), so that what a scheduler writes reaches its owner.
         super().__init__([*binary.param_groups, *real.param_groups], {})
         self._offer_momentum()
         self._gather()
 
     def _offer_momentum(self) -> None:
-        """OneCycleLR and CyclicLR look into `defaults` for what to cycle, and then write it to every group."""
+        """Offer OneCycleLR and CyclicLR, which read `defaults` and write to every group, a momentum to cycle."""
         for name in ("momentum", "betas"):
             if name in self.real.defaults:
                 self.defaults[name] = self.real.defaults[name]
                 for group in self.binary.param_groups if name == "betas" else ():
-                    group.setdefault(name, self.real.defaults[name])  # of which they keep the rest
+                    group.setdefault(name, self.real.defaults[name])  # they change the first and keep the rest
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Only at construction: which of the two a new group belongs to is not ours to guess."""
+        """Add a group at construction; later on raise ValueError, since it could belong to either optimizer."""
         if len(self.param_groups) >= len(self.binary.param_groups) + len(self.real.param_groups):
             raise ValueError(
-                "a HybridOptimizer takes no further group, since it could belong to either optimizer; "
-                "add it to .binary or .real and construct a new HybridOptimizer of the two"
+                "cannot add a param group to a HybridOptimizer, since it could belong to either optimizer; "
+                "add it to .binary or .real and construct a new HybridOptimizer from the two"
             )
         super().add_param_group(param_group)
 
@@ -142,7 +145,7 @@ class HybridOptimizer(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of each, after one verdict over the gradients of both."""
+        """Perform one step of each optimizer, after checking the gradients of both."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -166,12 +169,12 @@ class HybridOptimizer(Optimizer):
         return loss
 
     def _warn_of_lost_signs(self) -> None:
-        """The first update of trained weights must not throw them away; a filter from 0 flips half of them."""
+        """Warn if the first update discards trained weights: a filter that starts at zero flips half of them."""
         flipped = ff_ratio(self)
         if flipped > 1 / 3:
             warnings.warn(
-                f"the first update flipped {flipped:.0%} of binary weights that were trained before; give the filter a "
-                "warm_start, about 3 * sqrt(alpha / 2), load its state, or use `zerocross train --init-from RUN`",
+                f"the first update flipped {flipped:.0%} of binary weights that were trained before; use warm_start, "
+                "about 3 * sqrt(alpha / 2), load the optimizer's state, or use `zerocross train --init-from RUN`",
                 stacklevel=3,
             )
 
@@ -184,18 +187,18 @@ class HybridOptimizer(Optimizer):
 
     @property
     def skipped_steps(self) -> int:
-        """How many steps `nonfinite="skip"` has left out."""
+        """Number of steps skipped by `nonfinite="skip"`."""
         return int(self.param_groups[0].get("skipped", 0))
 
     def skip_step(self) -> None:
-        """Leave out one step of both, and count it."""
+        """Skip one step of both optimizers and count it."""
         for part in (unwrapped(self.binary), unwrapped(self.real)):
             if isinstance(part, BinaryOptimizer | HybridOptimizer):
                 part.skip_step()
             elif part is unwrapped(self.binary):
                 self.param_groups[0]["skipped"] = self.skipped_steps + 1
 
-    # ---- one state_dict: groups and state are the parts' own, and this object shows them together
+    # ---- state: groups and state belong to the two optimizers; this object presents them as one
 
     def _parts(self) -> dict[str, Optimizer]:
         return {"binary": self.binary, "real": self.real}
@@ -207,12 +210,12 @@ class HybridOptimizer(Optimizer):
         self.state.update(self.real.state)
 
     def state_dict(self) -> dict[str, Any]:
-        """As torch's, over both optimizers, and `parts`: what each is, with what it saves in a form of its own."""
+        """Return a state_dict over both optimizers, plus `parts`: the type of each and anything special it saves."""
         self._gather()
         return {**super().state_dict(), "parts": {name: _tag(part) for name, part in self._parts().items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's: each optimizer loads its own part, and refuses what it cannot use; then neither is changed."""
+        """Load a state_dict; if either optimizer rejects its share, neither is changed."""
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             replaced = hook(self, state_dict)
@@ -234,7 +237,7 @@ class HybridOptimizer(Optimizer):
             hook(self)
 
     def _split(self, state_dict: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """The state_dict of each part; one without `parts` (of a framework, or an older version) is taken on trust."""
+        """Split a state_dict between the two; without `parts` (frameworks, older versions) types are not checked."""
         groups, state = list(state_dict["param_groups"]), state_dict["state"]
         if len(groups) != len(self.param_groups):
             raise ValueError(
@@ -246,8 +249,8 @@ class HybridOptimizer(Optimizer):
             tag = state_dict.get("parts", {}).get(name, {})
             if (saved := tag.get("type", type(part).__name__)) != type(part).__name__:
                 raise ValueError(
-                    f"this state_dict was saved with {saved} as the {name} optimizer, which is {type(part).__name__} "
-                    "here: construct the same one, or start without its state"
+                    f"this state_dict was saved with {saved} as the {name} optimizer, but this one is "
+                    f"{type(part).__name__}: construct the same one, or start without its state"
                 )
             own, groups = groups[: len(part.param_groups)], groups[len(part.param_groups) :]
             indices = {index for group in own for index in group["params"]}
@@ -266,7 +269,7 @@ class HybridOptimizer(Optimizer):
 
 
 def _tag(part: Optimizer) -> dict[str, Any]:
-    """What a state_dict says of a part: its type, and what it saves besides state and groups of the usual form."""
+    """Describe a part in a state_dict: its type, and what it saves beyond the usual state and groups."""
     if type(part).state_dict is Optimizer.state_dict:
         return {"type": type(part).__name__}
     saved = part.state_dict()
@@ -278,7 +281,7 @@ def _tag(part: Optimizer) -> dict[str, Any]:
 
 @contextmanager
 def _already_checked(part: Optimizer) -> Iterator[None]:
-    """Spare a part its own check for non-finite gradients, and momenta that a scheduler wrote to every group."""
+    """Disable a part's own check for non-finite gradients, and drop a momentum that a scheduler wrote to its groups."""
     inner = unwrapped(part)
     if not isinstance(inner, BinaryOptimizer | HybridOptimizer):
         yield

@@ -1,4 +1,4 @@
-"""IIRGradientFilter: any linear filter over the gradient, whose sign is the weight (Eqs. 13-14)."""
+"""IIRGradientFilter: any linear filter of the gradient, whose sign is the weight (Eqs. 13-14)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _LARGEST_RADIUS = 1 + 1e-9  # 1 is an integrator, give or take rounding
 
 
 class IIRGradientFilter(BinaryOptimizer):
-    """Binary weights by an arbitrary `IIRFilter` of their gradients, section by section: theta = -sign(y) (Eq. 13).
+    """Turn the given weights into signs in place, and train them with any `IIRFilter`: theta = -sign(y) (Eq. 13).
 
     Each section is a difference equation (Eq. 14) in transposed direct form II; a section that is a moving average
-    (b = [alpha], a = [1, alpha - 1]) is run as one. For `cascade(ema(gamma), ema(alpha))` the arithmetic is, to the
-    bit, that of GradientFilter at constant alpha. Second-order sections keep their two delays in float64: in float32 a
-    Butterworth filter with its corner at 1e-4 gets 1 sign in 80 wrong.
+    (b = [alpha], a = [1, alpha - 1]) is computed as one. For `cascade(ema(gamma), ema(alpha))` the arithmetic equals
+    that of GradientFilter at constant alpha bit for bit. Second-order sections keep their two delays in float64: in
+    float32 a Butterworth filter with its corner at 1e-4 gets 1 sign in 80 wrong.
 
-    The filter is fixed: there is no alpha to decay. `lr` stays at 1, and a scheduler that changes it gets an error
-    at the next step.
+    The filter is fixed: there is no alpha to decay. `lr` stays at 1; if a scheduler changes it, the next step raises an
+    error.
 
     Args:
         params: Parameters, named parameters or param groups.
         filter: The filter, from zerocross.filters: ema(alpha), cascade(...), IIRFilter.from_sos(...) of scipy.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
-        vectors: Take vectors, too, such as biases.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
+        vectors: Also accept vectors, such as biases.
 
-    Proved in tests/optim: equal to scipy.signal.sosfilt on every weight's gradient sequence.
+    Tested in tests/optim against scipy.signal.sosfilt on every weight's gradient sequence.
     """
 
     kind: ClassVar[str] = "theta"
@@ -44,7 +44,7 @@ class IIRGradientFilter(BinaryOptimizer):
     def __init__(
         self,
         params: Any,
-        filter: IIRFilter,  # noqa: A002 - the paper's word
+        filter: IIRFilter,  # noqa: A002 - the paper's term
         *,
         nonfinite: NonFinite = "raise",
         ff_every: int = 50,
@@ -58,12 +58,12 @@ class IIRGradientFilter(BinaryOptimizer):
             )
         if (radius := max(abs(filter.poles), default=0.0)) > _LARGEST_RADIUS:
             raise ValueError(
-                f"filter has a pole of modulus {radius:.6g}, beyond 1: it grows without end; "
-                "take a stable one, see zerocross.filters.stability"
+                f"filter has a pole of modulus {radius:.6g}, outside the unit circle: its output grows "
+                "without bound; use a stable filter, see zerocross.filters.stability"
             )
         self.filter = filter
         self._sections: list[Section] = [(b0, b1, b2, a1, a2) for b0, b1, b2, _, a1, a2 in filter.sos.tolist()]
-        # torch's schedulers insist on an lr; this one is a constant that says so.
+        # torch's schedulers require an lr; _check_group raises an error if it changes.
         common: dict[str, Any] = {"nonfinite": nonfinite, "ff_every": ff_every, "maximize": maximize, "seed": seed}
         super().__init__(params, {"lr": 1.0}, **common, vectors=vectors)
 
@@ -71,7 +71,7 @@ class IIRGradientFilter(BinaryOptimizer):
         if float(group["lr"]) != 1.0:
             raise ValueError(
                 f"IIRGradientFilter's filter is fixed and has no alpha to decay, but lr was set to {group['lr']}; "
-                "take the scheduler off these groups, or use GradientFilter, whose alpha is its lr"
+                "remove the scheduler from these groups, or use GradientFilter, whose alpha is its lr"
             )
 
     def _start(self, param: Tensor, seed: int) -> None:
@@ -85,10 +85,10 @@ class IIRGradientFilter(BinaryOptimizer):
             for name in _state_names(index, section)
         }
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, _, _ in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, _, _ in gradients:
             self._check_group(group)
-        for _, thetas, xs in work:
+        for _, thetas, xs in gradients:
             ys: Tensors = xs
             for index, section in enumerate(self._sections):
                 state = [[self.state[theta][name] for theta in thetas] for name in _state_names(index, section)]
@@ -132,7 +132,7 @@ def _section_dtype(section: Section, param: Tensor) -> torch.dtype:
 
 
 def _state_names(index: int, section: Section) -> list[str]:
-    """What a section keeps per weight: its output if it is an average, else one or two delays."""
+    """Return the state of a section per weight: its output if it is an average, else one or two delays."""
     if _is_average(section):
         return [f"y{index}"]
     return [f"z{index}_1", f"z{index}_2"] if _is_second_order(section) else [f"z{index}_1"]

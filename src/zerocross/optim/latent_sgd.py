@@ -1,4 +1,4 @@
-"""LatentSGD: stochastic gradient descent on latent weights, as the paper writes it (Eqs. 1-5)."""
+"""LatentSGD: stochastic gradient descent on latent weights, as defined in the paper (Eqs. 1-5)."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from zerocross.optim.signs import start_signs_
 
 
 class LatentSGD(BinaryOptimizer):
-    """Latent weights with momentum and decoupled weight decay; their layers take the sign (Eqs. 1-4)::
+    """SGD on latent weights with momentum and decoupled weight decay; the layers take the sign (Eqs. 1-4)::
 
         m = (1 - gamma) m + gamma grad              Eq. 2
         w = w - lr (m + weight_decay w)             Eq. 3
         theta = sign(w), in the layer               Eq. 4
 
-    The seven hyperparameters of the paper's Table 1: lr, its decay (any torch scheduler), the start (`start`),
-    momentum (1 - gamma), weight decay, scaling (`scale=` of the layer) and clipping (`clip`, `clip_gradient`).
-    Without scaling and clipping and from a zero start it takes the signs of GradientFilter(alpha = lr * weight_decay),
-    whatever lr is, under lr-decay too. It is not torch.optim.SGD, which folds the decay into the momentum: see
-    zerocross.filters.from_sgd.
+    It has the seven hyperparameters of the paper's Table 1: lr, its decay (any torch scheduler), initialisation
+    (`start`), momentum (1 - gamma), weight decay, scaling (`scale=` of the layer) and clipping (`clip`,
+    `clip_gradient`). Without scaling and clipping and with start=0 it produces the same signs as
+    GradientFilter(alpha = lr * weight_decay), for any lr and also under lr-decay. It differs from torch.optim.SGD,
+    which applies weight decay before momentum: see zerocross.filters.from_sgd.
 
     Args:
         params: Latent weights (layers with weights="latent"); a group may set its own hyperparameters.
         lr: epsilon, the learning rate, > 0.
         gamma: The momentum's discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1.
         weight_decay: lambda, >= 0.
-        clip: Keep w within [-clip, clip] after every update (BinaryConnect clips at 1); None: never.
-        clip_gradient: Stop the gradient of a weight with |w| > clip_gradient; None: never.
-        start: None: as handed over. s > 0: rescaled to a standard deviation of s. 0: the smallest positive number, with
-            the sign as handed over (drawn for exact zeros), since the sign of an exact zero would be +1 everywhere.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
+        clip: Clamp w to [-clip, clip] after every update (BinaryConnect uses 1); None: no clipping.
+        clip_gradient: Zero the gradient of weights with |w| > clip_gradient; None: do not.
+        start: Initialisation, in place. None: keep the weights. s > 0: rescale them to a standard deviation of s. 0:
+            set each to the smallest positive number times its sign (random for exact zeros), since exact zeros would
+            all have sign +1.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
     """
 
     kind: ClassVar[str] = "latent"
@@ -57,7 +58,9 @@ class LatentSGD(BinaryOptimizer):
         seed: int = 0,
     ) -> None:
         if start is not None and not start >= 0:
-            raise ValueError(f"start is {start}; it must be None (as handed over), 0, or a positive scale")
+            raise ValueError(
+                f"start is {start}; it must be None (keep the weights), 0, or a positive standard deviation"
+            )
         self.start = start
         defaults = {
             "lr": lr, "gamma": gamma, "weight_decay": weight_decay, "clip": clip, "clip_gradient": clip_gradient,
@@ -73,8 +76,8 @@ class LatentSGD(BinaryOptimizer):
             raise ValueError(f"weight_decay is {group['weight_decay']}; it must be 0 or positive")
         if group["lr"] * group["weight_decay"] > 1:
             raise ValueError(
-                f"lr * weight_decay, alpha, is {group['lr'] * group['weight_decay']:.3g}; it must be at most 1, since "
-                "beyond it decay changes a weight's sign"
+                f"lr * weight_decay (alpha) is {group['lr'] * group['weight_decay']:.3g}; it must be at most 1, or "
+                "weight decay alone flips signs"
             )
         for name in ("clip", "clip_gradient"):
             if group[name] is not None and not group[name] > 0:
@@ -90,7 +93,7 @@ class LatentSGD(BinaryOptimizer):
             if not spread > 0:
                 raise ValueError(
                     f"start = {self.start} rescales the weights, but a parameter of shape {tuple(param.shape)} is "
-                    "constant: initialise it first, or take start=0"
+                    "constant: initialise it first, or use start=0"
                 )
             param.mul_(self.start / spread)
 
@@ -98,8 +101,8 @@ class LatentSGD(BinaryOptimizer):
         del grad, group
         return {"m": torch.zeros_like(param, dtype=state_dtype(param))}
 
-    def _update(self, work: GroupGradients) -> None:
-        for group, ws, grads in work:
+    def _update(self, gradients: GroupGradients) -> None:
+        for group, ws, grads in gradients:
             ms = [self.state[w]["m"] for w in ws]
             lr = float(group["lr"])
             if (limit := group["clip_gradient"]) is not None:

@@ -1,4 +1,4 @@
-"""Schedules as pure functions of the step: factors of a param-group field, and ramps that give its value."""
+"""Schedules as pure functions of the step: factors and ramps of param-group fields."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _ENDS = {"cosine": 0.0, "linear": 0.0, "exponential": 1e-3}  # the factor just a
 
 @dataclass(frozen=True)
 class Schedule:
-    """factor(step) for step = 0 .. total - 1, after `warmup` updates of linear rise.
+    """A factor for each step = 0 .. total - 1, with linear warm-up.
 
     Args:
-        shape: "cosine": (1 + cos(pi t)) / 2. "linear": 1 - t. "constant": 1. "step": `drop` to the power of how many
-            `milestones` have passed. "fifths": 0.1 to the power of how many fifths have passed. "exponential":
-            1e-3 to the power of t. t runs from 0 at the first update after the warm-up to 1 just after the last, so
-            that no update is spent at 0.
-        total: Updates in all, >= 1.
-        warmup: Updates of linear rise before, 0 <= warmup < total.
-        milestones: For "step": fractions of the whole, each in (0, 1), rising.
+        shape: "cosine": (1 + cos(pi t)) / 2. "linear": 1 - t. "constant": 1. "step": `drop` to the power of the number
+            of `milestones` passed. "fifths": 0.1 to the power of the number of fifths passed. "exponential": 1e-3 to
+            the power of t. t runs from 0 at the first update after the warm-up to 1 just after the last, so that no
+            update has factor 0.
+        total: Total number of updates, >= 1.
+        warmup: Number of warm-up updates, 0 <= warmup < total.
+        milestones: For "step": fractions of the run, each in (0, 1), increasing.
         drop: For "step": the factor at a milestone, in (0, 1].
         end: For "cosine", "linear" and "exponential": the factor at t = 1, in [0, 1]; by default 0, 0 and 1e-3.
     """
@@ -36,33 +36,33 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.shape not in get_args(Shape):
-            raise ValueError(f"schedule is {self.shape!r}; it can be {', '.join(get_args(Shape))}")
+            raise ValueError(f"schedule is {self.shape!r}; it must be one of {', '.join(get_args(Shape))}")
         if self.total < 1:
-            raise ValueError(f"a schedule over {self.total} updates; it needs at least 1")
+            raise ValueError(f"a schedule has {self.total} updates in total; it needs at least 1")
         if not 0 <= self.warmup < self.total:
             raise ValueError(
-                f"warm-up is {self.warmup} updates; it must be 0 or more, and below the total, {self.total}"
+                f"warm-up is {self.warmup} updates; it must be at least 0 and less than the total, {self.total}"
             )
         if not all(0 < m < 1 for m in self.milestones) or list(self.milestones) != sorted(self.milestones):
-            raise ValueError(f"milestones are {self.milestones}; they must be rising fractions between 0 and 1")
+            raise ValueError(f"milestones are {self.milestones}; they must be increasing fractions between 0 and 1")
         if not 0 < self.drop <= 1:
             raise ValueError(f"drop is {self.drop}; it must lie in (0, 1]")
         lowest = 0 if self.shape != "exponential" else math.ulp(0)
         if self.end is not None and not (self.shape in _ENDS and lowest <= self.end <= 1):
             raise ValueError(
                 f"schedule {self.shape!r} ends at {self.end}; {', '.join(_ENDS)} can end at a factor from 0 to 1 "
-                "(exponential: above 0), the others have no end of their own"
+                "(exponential: above 0), the other shapes have no configurable end"
             )
 
     @classmethod
     def parse(cls, text: str, total: int, warmup: int = 0) -> Schedule:
-        """A schedule from the text of a config.
+        """Parse a schedule from the text of a config.
 
-        "cosine", or any other shape; "linear:0.1": down to a tenth; "step:0.4,0.8": a tenth at each of these
-        fractions; "step:0.5*0.2": a fifth.
+        "cosine", or any other shape; "linear:0.1": down to 0.1; "step:0.4,0.8": times 0.1 at each of these fractions;
+        "step:0.5*0.2": times 0.2.
 
         Args:
-            text: A shape, and after a colon what belongs to it.
+            text: A shape, optionally followed by a colon and its argument.
             total: See Schedule.
             warmup: See Schedule.
         """
@@ -84,7 +84,7 @@ class Schedule:
         return cls(shape, total, warmup, end=end)
 
     def factor(self, step: int) -> float:
-        """The factor at update `step`, counted from 0; beyond the end, that of the end."""
+        """Return the factor at update `step`, counted from 0; constant after the end."""
         if step < self.warmup:
             return (step + 1) / (self.warmup + 1)
         t = min((step - self.warmup) / (self.total - self.warmup), 1.0)
@@ -104,7 +104,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A hyperparameter that goes linearly from one value to another over the run; "1e-2->1e-5" in a config.
+    """A linear ramp of a hyperparameter over the run; written "1e-2->1e-5" in a config.
 
     Args:
         first: Its value at the first update.
@@ -116,7 +116,7 @@ class Ramp:
 
     @classmethod
     def parse(cls, text: str) -> Ramp:
-        """The ramp of a text such as "1e-2->1e-5"."""
+        """Parse a ramp such as "1e-2->1e-5"."""
         first, arrow, last = text.partition("->")
         try:
             ramp = cls(float(first), float(last)) if arrow else None
@@ -127,19 +127,19 @@ class Ramp:
         return ramp
 
     def value(self, step: int, total: int) -> float:
-        """The value at update `step` of `total`, counted from 0; beyond the end, that of the end."""
+        """Return the value at update `step` of `total`, counted from 0; constant after the end."""
         return (self.first - self.last) * (1 - min(step / total, 1.0)) + self.last
 
 
 def set_field(groups: Iterable[dict[str, Any]], field: str, factor: float) -> None:
-    """Set a field of param groups to its first value times a factor; alpha is the field "lr"."""
+    """Set a field of param groups to its initial value times a factor; alpha is the field "lr"."""
     for group in groups:
         _check_field(group, field)
         group[field] = group.setdefault(f"initial_{field}", group[field]) * factor
 
 
 def set_value(groups: Iterable[dict[str, Any]], field: str, value: float) -> None:
-    """Set a field of param groups, times the group's own factor `FIELD_scale` where it has one."""
+    """Set a field of param groups, multiplied by the group's `FIELD_scale` if it has one."""
     for group in groups:
         _check_field(group, field)
         group[field] = value * group.get(f"{field}_scale", 1.0)

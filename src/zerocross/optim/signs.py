@@ -1,4 +1,4 @@
-"""Signs that are never zero: how theta starts, is read off a filtered gradient, and how flips are counted."""
+"""Signs that are never zero: initial signs, signs of a filtered gradient, and flip counts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
-# weight -> what its layer takes the sign of, where that is not the weight itself. Keyed by the weight, not by its id:
-# copies and pickles of an optimizer keep it.
+# weight -> the tensor that its layer takes the sign of, if not the weight itself. Keyed by the weight rather than its
+# id, so that copies and pickles of an optimizer keep it.
 BeforeSign = Mapping[Tensor, Callable[[], Tensor]]
 
 
 def start_signs_(theta: Tensor, seed: int) -> Tensor:
-    """Replace a tensor by its signs (Eq. 5); only exact zeros are drawn, the same on every rank.
+    """Replace a tensor by its signs in place (Eq. 5); exact zeros get a random sign, the same on every rank.
 
     Args:
-        theta: The tensor as handed over; one that holds -1 and +1 already is left as it is, to the bit.
-        seed: Of the generator that draws for zeros. It runs on the CPU, so that every device and rank agrees.
+        theta: Any tensor; one that contains only -1 and +1 is not changed.
+        seed: Seed of the random signs, drawn on the CPU so that all devices and ranks agree.
     """
     zero = theta == 0
     if zero.any():
@@ -46,13 +46,13 @@ def take_signs_(thetas: Tensors, gs: Tensors) -> None:
 
 @contextmanager
 def flips_counted(optimizer: Optimizer, before_sign: BeforeSign) -> Iterator[None]:
-    """Count the signs that change meanwhile into `state[param]["flips"]`, a tensor on the device: no sync.
+    """Count the signs that change within this context into `state[param]["flips"]`, without a device sync.
 
-    A parameter that never had a gradient is left out, and one that has none this time counts 0.
+    Parameters that never had a gradient are left out; those without a gradient in this step count 0 flips.
 
     Args:
-        optimizer: Whose parameters are counted.
-        before_sign: What layers take the signs of; HybridOptimizer, which sees layers, knows it.
+        optimizer: The optimizer whose parameters are counted.
+        before_sign: What layers take the sign of; set by HybridOptimizer, which knows the layers.
     """
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
@@ -67,12 +67,12 @@ def flips_counted(optimizer: Optimizer, before_sign: BeforeSign) -> Iterator[Non
 
 
 def count_flips(before: Tensor, after: Tensor) -> Tensor:
-    """How many signs differ (the numerator of Eq. 18), given which are negative; 0-dim int64. Writes over `after`."""
+    """Count differing signs (the numerator of Eq. 18) of two "is negative" masks; 0-dim int64. Overwrites `after`."""
     flips = after.ne_(before).count_nonzero()
-    # Of a sharded weight a rank counts its own part: summed here, where all ranks are, and not where one may read it.
+    # Sum the counts of a sharded weight here, where all ranks take part, and not where a single rank may read them.
     return flips.full_tensor() if hasattr(flips, "full_tensor") else flips  # type: ignore[attr-defined]
 
 
 def negative(weights: Tensor) -> Tensor:
-    """Which binary weights are -1: of theta, or of latent weights as their layers see them (0 and -0 count as +1)."""
+    """Return which binary weights are -1, for theta or latent weights (0 and -0 count as +1)."""
     return weights.detach() < 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from zerocross.runtime.kernels.native import load_run
 from zerocross.runtime.kernels.steps import ROWS, Kind
-from zerocross.runtime.layout import round_up, row_panels
+from zerocross.runtime.layout import round_up, row_panels, with_parities
 from zerocross.runtime.program import aligned, make_step, new_job
 
 
@@ -22,7 +22,7 @@ class BitMatrix:
 
     def __init__(self, words: np.ndarray, say: Callable[[str], object] = str) -> None:
         self.columns, self.words = words.shape
-        self._panels = row_panels(words)
+        self._panels = row_panels(with_parities(_halves(words)))
         self._run = load_run(say)
 
     def product(self, a: np.ndarray) -> np.ndarray:
@@ -36,13 +36,13 @@ class BitMatrix:
             raise ValueError(f"a matrix of {a.dtype} of shape {a.shape}: it must be {wanted}")
         rows, width, row = len(a), len(self._panels) * self._panels.shape[2], 8 * self.words
         left = aligned(a.nbytes + ROWS * row)
-        left[: a.nbytes] = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+        left[: a.nbytes] = with_parities(_halves(a)).reshape(-1).view(np.uint8)
         out = np.empty((round_up(rows, ROWS), width), np.float32)
         base, zeros = np.full(width, 64 * self.words, np.float32), np.zeros(rows, np.int64)
         # Offsets from address 0: the matrices stay where they are.
         step, scratch_bytes = make_step(
             kind=Kind.BINARY, pixels=rows, width=rows, channels=width, panels=len(self._panels),
-            source=left.ctypes.data, source_pixel=row, direct=1, weight=self._panels.ctypes.data, terms=self.words,
+            source=left.ctypes.data, source_pixel=row, direct=1, weight=self._panels.ctypes.data, terms=2 * self.words,
             panel=self._panels[0].nbytes, factor=2,
             base=base.ctypes.data, base_line=zeros.ctypes.data, base_column=zeros.ctypes.data,
             real=out.ctypes.data, real_pitch=4 * width,
@@ -56,3 +56,12 @@ class BitMatrix:
             return out[:rows, : self.columns]
 
         return compute
+
+
+def _halves(words: np.ndarray) -> np.ndarray:
+    """Words of 64 bits as twice as many of 32: the lower half first, whatever the order of bytes."""
+    return (
+        np.stack([words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)], axis=2)
+        .astype(np.uint32)
+        .reshape(len(words), -1)
+    )

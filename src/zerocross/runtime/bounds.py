@@ -55,6 +55,12 @@ def binary_bytes(shape: Sequence[int], groups: int, outputs: Pair) -> int:
     return 2 * words + 4 * copies * channels_out * taps * round_up(channels, LANES) + border
 
 
+def byte_bytes(shape: Sequence[int], pitch: int) -> int:
+    """Bytes to lay out a layer of bytes, of which a pixel of the input has `pitch`."""
+    channels_out, _, *kernel = shape
+    return math.prod(kernel) * 4 * round_up(channels_out, LANES) * pitch + 8 * channels_out
+
+
 def real_bytes(shape: Sequence[int], groups: int, pitch: int) -> int:
     """Bytes to lay out a real layer, of which a pixel of the input has `pitch` numbers."""
     channels_out, channels_in, *kernel = shape

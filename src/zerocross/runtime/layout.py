@@ -36,7 +36,9 @@ def by_panel(vectors: Sequence[np.ndarray], fill: Sequence[float] | None = None)
 
 
 def binary_panels(signs: np.ndarray, groups: int = 1) -> np.ndarray:
-    """Weights as words: (panels, words, 16) of uint64; the words of an output hold its taps, pixel after pixel.
+    """Weights as words: (panels, words, 16) of uint32; the words of an output hold its taps, pixel after pixel.
+
+    The last word and every second one before it are parities, see `with_parities`.
 
     With groups the words stand there twice, with 0 and with 1 where an output does not look: whatever bits are there,
     both together count each of them once.
@@ -46,9 +48,16 @@ def binary_panels(signs: np.ndarray, groups: int = 1) -> np.ndarray:
         groups: as in a convolution.
     """
     if groups == 1:
-        return row_panels(_words(signs > 0))
+        return row_panels(with_parities(_words(signs > 0)))
     outside = [_words(spread(signs, groups, rest) > 0) for rest in (-1, 1)]
-    return row_panels(np.concatenate(outside, axis=1))
+    return row_panels(with_parities(np.concatenate(outside, axis=1)))
+
+
+def with_parities(words: np.ndarray) -> np.ndarray:
+    """Rows of words, the last of each and every second one before it replaced by the xor of all words up to there."""
+    found = words.copy()
+    found[:, ::-1][:, ::2] = np.bitwise_xor.accumulate(words, axis=1)[:, ::-1][:, ::2]
+    return found
 
 
 def spread(weight: np.ndarray, groups: int, rest: int = 0) -> np.ndarray:
@@ -67,9 +76,9 @@ def _words(bits: np.ndarray) -> np.ndarray:
     taps = np.zeros((outputs, height * width, 8 * pitch), bool)
     taps[:, :, :channels] = bits.reshape(outputs, channels, -1).transpose(0, 2, 1)
     packed = np.packbits(taps.reshape(outputs, -1), axis=1, bitorder="little")
-    padded = np.zeros((outputs, round_up(packed.shape[1], 8)), np.uint8)
+    padded = np.zeros((outputs, round_up(packed.shape[1], 4)), np.uint8)
     padded[:, : packed.shape[1]] = packed
-    return padded.view(np.uint64)
+    return padded.view(np.uint32)
 
 
 def row_panels(rows: np.ndarray) -> np.ndarray:
@@ -86,6 +95,23 @@ def real_panels(weight: np.ndarray, pitch: int) -> np.ndarray:
     taps = np.zeros((outputs, int(np.prod(kernel)), pitch), np.float32)
     taps[:, :, :channels] = weight.reshape(outputs, channels, -1).transpose(0, 2, 1)
     return row_panels(taps.reshape(outputs, -1))
+
+
+def byte_panels(weight: np.ndarray, pitch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of 8 bits, (panels, fours, 16, 4) of int8, and 128 times their sums, int32 by panel.
+
+    Args:
+        weight: int8 of shape (outputs, inputs, height, width).
+        pitch: bytes of a pixel of the input, of which some are beyond the last channel.
+    """
+    outputs, channels, *kernel = weight.shape
+    taps = np.zeros((outputs, int(np.prod(kernel)), pitch), np.int8)
+    taps[:, :, :channels] = weight.reshape(outputs, channels, -1).transpose(0, 2, 1)
+    rows = np.zeros((outputs, round_up(taps[0].size, 4)), np.int8)
+    rows[:, : taps[0].size] = taps.reshape(outputs, -1)
+    offsets = np.zeros(round_up(outputs, LANES), np.int32)
+    offsets[:outputs] = 128 * rows.sum(axis=1, dtype=np.int32)
+    return row_panels(rows.view(np.int32)), offsets
 
 
 def depthwise_panels(weight: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from zerocross.runtime.infer import check, infer
 from zerocross.runtime.kernels.native import Run, load_run
 from zerocross.runtime.kernels.steps import STEP, Kind, Mode
 from zerocross.runtime.plan import make_plan
-from zerocross.runtime.preprocess import as_input, prepare
+from zerocross.runtime.preprocess import as_input, images, prepare
 from zerocross.runtime.program import arena_bytes, assemble, new_job
 from zerocross.runtime.team import give_back_memory, processors
 from zerocross.runtime.worker import Worker
@@ -125,11 +125,11 @@ class Model:
         """Return the network's output for a batch.
 
         Args:
-            x: an array of shape (N, *input_size); N may be 0. Floating-point numbers are taken as they are: they must
-                be preprocessed as the network was trained, see `preprocess`. Bytes (uint8) are normalised as the file
-                says, like images; other types are refused.
+            x: an array of shape (N, *input_size), or of series (N, C, L) where that is (C, 1, L); N may be 0.
+                Floating-point numbers are taken as they are: they must be preprocessed as the network was trained, see
+                `preprocess`. Bytes (uint8) are normalised as the file says, like images; other types are refused.
         """
-        x = as_input(np.asarray(x), self.graph.preprocessing, "the input")
+        x = as_input(images(np.asarray(x), self.input_size), self.graph.preprocessing, "the input")
         if x.shape[1:] != self.graph.input_size:
             wanted = ", ".join(["N", *(str(size) for size in self.graph.input_size)])
             raise ValueError(f"an input of shape {x.shape}: this network takes ({wanted})")
@@ -152,6 +152,10 @@ class Model:
                 return worker
         run = load_run(self._say, self._cache)
         return Worker(self._plan.drafts, self._threads, run, self.graph.input_size, self.output_size)
+
+    def steps(self) -> np.ndarray:
+        """The steps of the program for one image, records of `kernels.steps.STEP`."""
+        return self._worker().memory_for(1).program.steps
 
     def step_seconds(self, x: np.ndarray, rounds: int = 50) -> list[tuple[str, float]]:
         """The kind of every step, and the fastest of its times for one image on one thread: where time goes.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocross.runtime.bounds import DRAFT_BYTES, binary_bytes, check_memory, real_bytes
+from zerocross.runtime.bounds import DRAFT_BYTES, binary_bytes, byte_bytes, check_memory, real_bytes
 from zerocross.runtime.format import real_weight, weight_signs
 from zerocross.runtime.fuse import Group, fuse, simplify
 from zerocross.runtime.geometry import (
@@ -30,12 +30,17 @@ from zerocross.runtime.layout import (
     bits_pitch,
     border_bases,
     by_panel,
+    byte_panels,
     depthwise_panels,
     real_panels,
     round_up,
     spread,
 )
 from zerocross.runtime.program import Buffer, Draft, aligned
+
+MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # of a sum of products of bytes that fits 32 bits, whatever they are
+CODE_OF_ZERO = 128
+_MERGED = {(Stage.AFFINE, Stage.ADD): Stage.AFFINE_ADD, (Stage.PRELU, Stage.AFFINE): Stage.PRELU_AFFINE}
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class _Planner:
         self.reals: dict[str, Buffer] = {}
         self.bits: dict[str, Buffer] = {}
         self.bordered: dict[tuple[str, tuple[int, int]], Buffer] = {}
+        self.bytes_of: dict[tuple[str, tuple[int, int]], tuple[Buffer, Buffer]] = {}
         self.constants: list[np.ndarray] = []
 
     def plan(self) -> Plan:
@@ -133,9 +139,34 @@ class _Planner:
             self._move(name, source, strides("source", source) | {"source_channel": 4}, target_fields(target))
         return self.bordered[name, padding]
 
+    def _on_bytes(self, node: Node) -> bool:
+        """Whether a real layer multiplies bytes: its weights have 8 bits, and its sums fit 32."""
+        if node.op not in ("conv2d", "linear") or node.attrs.get("groups", 1) != 1:
+            return False
+        weight = self.graph.tensors[node.tensors["weight"]]
+        return weight.dtype == np.int8 and weight[0].size <= MAX_BYTE_TERMS
+
+    def _codes(self, name: str, padding: tuple[int, int]) -> tuple[Buffer, Buffer]:
+        """A value as bytes with zeros, which are 128, around it; and the scale of each image."""
+        if (name, padding) not in self.bytes_of:
+            source = self._real(name)
+            target = Buffer("bytes", source.shape, source.pitch // 4, padding, CODE_OF_ZERO)
+            self._quantize(
+                name, target, padding, {"source": source.at(), **strides("source", source), "source_channel": 4}
+            )
+        return self.bytes_of[name, padding]
+
+    def _quantize(self, name: str, target: Buffer, padding: tuple[int, int], source_fields: Fields) -> None:
+        scale = Buffer("real", (1, 1, 1), 4 * LANES)
+        self.bytes_of[name, padding] = target, scale
+        scale_fields = {"scale": scale.at(), "scale_image": scale.image}
+        self._draft(Kind.QUANTIZE, name, source_fields | target_fields(target) | scale_fields)
+
     # ---- steps --------------------------------------------------------------------------------------------------
 
-    def _draft(self, kind: Kind, like: str, fields: Fields, stages: list[tuple[int, Any, int]] | None = None) -> None:
+    def _draft(
+        self, kind: Kind, like: str, fields: Fields, stages: list[tuple[int, int, Any, int]] | None = None
+    ) -> None:
         """Add a step whose pixels are those of the value `like`."""
         channels, height, width = self.shapes[like]
         self._afford(DRAFT_BYTES, "the network")
@@ -152,13 +183,17 @@ class _Planner:
         name = self.graph.nodes[0].output
         users = [node for node in self.graph.nodes if name in node.inputs]
         shape = self.shapes[name]
+        outside = outside_strides("source", shape) | {"space_from": Space.OUTSIDE}
+        if name != self.graph.output and len(users) == 1 and users[0].op == "conv2d" and self._on_bytes(users[0]):
+            padding = users[0].attrs["padding"]
+            self._quantize(name, Buffer("bytes", shape, shape[0], padding, CODE_OF_ZERO), padding, outside)
+            return
         if name != self.graph.output and all(node.op == "conv2d" and not is_depthwise(node) for node in users):
             border = tuple(max(node.attrs["padding"][axis] for node in users) for axis in range(2))
             target = Buffer("real", shape, 4 * shape[0], (border[0], border[1]))
             self.bordered[name, (0, 0)] = target
         else:
             target = self._new_real(name)
-        outside = outside_strides("source", shape) | {"space_from": Space.OUTSIDE}
         self._move(name, None, outside, target_fields(target))
 
     def _export(self) -> None:
@@ -210,15 +245,17 @@ class _Planner:
         shifts = by_panel([shift[channel : channel + channels]], [-math.inf])
         return {"bits": target.at(extra=channel // 8), **strides("bits", target), "shift": self._put(shifts)}
 
-    def _stages(self, group: Group, channels: int) -> list[tuple[int, Any, int]]:
-        stages: list[tuple[int, Any, int]] = []
+    def _stages(self, group: Group, channels: int) -> list[tuple[int, int, Any, int]]:
+        """What follows a group's source: kind, address of the parameters, offset and pitch of what is added."""
+        stages: list[tuple[Stage, list[np.ndarray], Any, int]] = []
 
         def put(stage: Stage, *vectors: Any) -> None:
-            full = [np.broadcast_to(vector, channels) for vector in vectors]
-            stages.append((stage, self._put(by_panel(full)), 0))
+            stages.append((stage, [np.broadcast_to(vector, channels) for vector in vectors], 0, 0))
 
         bias = self.graph.tensor(group.node, "bias") if group.op in ("conv2d", "linear") else None
-        if bias is not None:
+        if self._on_bytes(group.node) and group.op != "identity":
+            put(Stage.AFFINE, self.graph.tensor(group.node, "weight_scale"), 0.0 if bias is None else bias)
+        elif bias is not None:
             put(Stage.AFFINE, 1.0, bias)
         for link in group.links:
             node, own = link.node, slice(link.channel, link.channel + channels)
@@ -233,11 +270,21 @@ class _Planner:
                 put(Stage.CLAMP, node.attrs["min"], node.attrs["max"])
             elif link.other is not None:
                 other = self._real(link.other)
-                stages.append((Stage.ADD, other.at(extra=4 * link.channel), other.pitch))
+                stages.append((Stage.ADD, [], other.at(extra=4 * link.channel), other.pitch))
         if group.sign is not None and group.sign.op == "threshold":
             direction = self.graph.tensors[group.sign.tensors["direction"]].astype(np.float32)
             put(Stage.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
-        return stages
+        merged: list[tuple[Stage, list[np.ndarray], Any, int]] = []
+        for stage in stages:
+            both = _MERGED.get((merged[-1][0], stage[0])) if merged else None
+            if both is None:
+                merged.append(stage)
+            else:
+                merged[-1] = (both, merged[-1][1] + stage[1], *stage[2:])
+        return [
+            (kind, self._put(by_panel(vectors)) if vectors else 0, offset, pitch)
+            for kind, vectors, offset, pitch in merged
+        ]
 
     # ---- sources ------------------------------------------------------------------------------------------------
 
@@ -251,11 +298,11 @@ class _Planner:
             signs, conv.groups, conv.sizes, conv.outputs, conv.stride, conv.padding, conv.dilation,
             node.attrs.get("pad_value", 0), source.fill,
         )  # fmt: skip
-        used = conv.taps * source.pitch % 8
-        row = round_up(conv.taps * source.pitch, 8)
+        used = conv.taps * source.pitch % 4
+        row = round_up(conv.taps * source.pitch, 4)
         repeats = 1 if conv.groups == 1 else 2
         base, line, column = (self._put(array) for array in bases)
-        return Kind.BINARY, conv.fields(direct=used == 0 and conv.groups == 1) | {
+        return Kind.BINARY, conv.fields(direct=row == source.pitch == 4 and conv.groups == 1) | {
             "row": repeats * row, "tail": (1 << 8 * used) - 1 if used else -1, "repeats": repeats,
             "weight": self._put(panels), "terms": panels.shape[1], "panel": panels[0].nbytes,
             "base": base, "base_line": line, "base_column": column, "factor": 2 if conv.groups == 1 else 1,
@@ -269,6 +316,8 @@ class _Planner:
             weight = real_weight(self.graph, node)
             fields = window_fields(source, Window.WEIGHTED, node.attrs["shape"][2:], node)
             return Kind.WINDOW, fields | {"weight": self._put(depthwise_panels(weight))}
+        if self._on_bytes(node):
+            return self._byte_conv(group)
         source = self._padded(group.source, node.attrs.get("padding", (0, 0)))
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(real_bytes(conv.shape, conv.groups, conv.tap // 4), f"node {node.output!r}")
@@ -278,13 +327,33 @@ class _Planner:
         fields = {"row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels)}
         return Kind.REAL, conv.fields(direct=True) | fields | {"terms": panels.shape[1], "panel": panels[0].nbytes}
 
+    def _byte_conv(self, group: Group) -> tuple[Kind, Fields]:
+        node = group.node
+        source, scale = self._codes(group.source, node.attrs.get("padding", (0, 0)))
+        conv = ConvGeometry(node, source, self.shapes[node.output])
+        self._afford(byte_bytes(conv.shape, conv.tap), f"node {node.output!r}")
+        panels, offsets = byte_panels(self.graph.tensors[node.tensors["weight"]].reshape(conv.shape), conv.tap)
+        return Kind.BYTES, conv.fields(direct=conv.tap % 4 == 0) | {
+            "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
+            "panel": panels[0].nbytes, "offsets": self._put(offsets), "scale": scale.at(), "scale_image": scale.image,
+        }  # fmt: skip
+
     def _pool(self, group: Group) -> tuple[Kind, Fields]:
         node, source = group.node, self._real(group.source)
         if group.op == "avg_pool2d":
-            fields = window_fields(source, Window.AVERAGE, node.attrs["kernel"], node)
+            kernel = node.attrs["kernel"]
+            mode = Window.MEAN if _all_full(node, source.shape[1:], self.shapes[node.output][1:]) else Window.AVERAGE
+            fields = window_fields(source, mode, kernel, node)
             return Kind.WINDOW, fields | {"count_pad": int(node.attrs["count_include_pad"])}
         if group.op == "max_pool2d":
             return Kind.WINDOW, window_fields(source, Window.MAX, node.attrs["kernel"], node)
         if group.op == "global_avg_pool":
             return Kind.WINDOW, window_fields(source, Window.AVERAGE, source.shape[1:])
         return Kind.WINDOW, window_fields(source, Window.MAX, (1, 1), node if group.op == "subsample" else None)
+
+
+def _all_full(node: Node, sizes: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
+    """Whether every window of an average lies inside the image, and has a power of two pixels."""
+    kernel, stride = node.attrs["kernel"], node.attrs["stride"]
+    inside = all((outputs[axis] - 1) * stride[axis] + kernel[axis] <= sizes[axis] for axis in range(2))
+    return inside and node.attrs["padding"] == (0, 0) and (kernel[0] * kernel[1]).bit_count() == 1

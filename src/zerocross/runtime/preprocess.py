@@ -201,11 +201,22 @@ def finite(x: np.ndarray, name: str) -> np.ndarray:
 
 
 def _batch(x: np.ndarray, size: tuple[int, ...], name: str) -> np.ndarray:
-    if x.shape == size:
+    if x.shape in (size, series(size)):
         x = x[None]
+    x = images(x, size)
     if x.shape[1:] != size or not len(x):
         raise ValueError(f"{name} has shape {x.shape}; the network takes {('N', *size)}".replace("'", ""))
     return x
+
+
+def series(size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """(C, L) of an image (C, 1, L), as which networks of series are packed; None of anything else."""
+    return (size[0], size[2]) if len(size) == 3 and size[1] == 1 else None
+
+
+def images(x: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """A batch of series (N, C, L) as images one pixel high, where a network takes those; any other as it is."""
+    return x[:, :, None] if x.shape[1:] == series(size) else x
 
 
 def suffixes(preprocessing: Preprocessing | None) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
 SLACK = 256  # bytes behind every buffer that copying in pieces may touch
-BLOCK_BYTES = 1 << 15  # of gathered rows: they stay in the first cache beside a panel of weights
-BLOCK_ROWS = 64
+BLOCK_BYTES = 24 << 10  # of gathered rows and their table: they stay in the first cache beside a panel of weights
+BLOCK_ROWS = 256
 
 
 @dataclass(eq=False)
@@ -25,11 +25,11 @@ class Buffer:
     """An activation in memory, pixel after pixel, for every image of a group.
 
     Args:
-        kind: "real" or "bits".
+        kind: "real", "bits" or "bytes".
         shape: channels, height and width.
         pitch: bytes from pixel to pixel.
         border: lines above and below, columns left and right.
-        fill: 0 or 1: the bits in the border.
+        fill: in the border, 0 or 1 for bits; for bytes the byte.
         zeros: channels before and behind those that are written; they stay 0.
     """
 
@@ -78,14 +78,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Draft:
-    """A step before its buffers have places: fields of `STEP`, and stages as (kind, offset, pitch)."""
+    """A step before its buffers have places: fields of `STEP`, and stages as (kind, address, offset, pitch)."""
 
     fields: dict[str, int | Place]
-    stages: Sequence[tuple[int, int | Place, int]] = ()
+    stages: Sequence[tuple[int, int, int | Place, int]] = ()
 
     def buffers(self) -> list[Buffer]:
         """The buffers that it touches."""
-        values = [*self.fields.values(), *(stage[1] for stage in self.stages)]
+        values = [*self.fields.values(), *(stage[2] for stage in self.stages)]
         return [value.buffer for value in values if isinstance(value, Place)]
 
 
@@ -106,7 +106,7 @@ class Program:
         arenas = aligned(threads * self.arena_bytes).reshape(threads, -1)
         for offset, buffer in self.filled:
             bits = np.arange(8 * buffer.pitch) < buffer.shape[0]
-            pattern = np.packbits(bits, bitorder="little")
+            pattern = np.packbits(bits, bitorder="little") if buffer.kind == "bits" else buffer.fill
             arenas[:, offset : offset + self.images * buffer.image].reshape(threads, -1, buffer.pitch)[:] = pattern
         return arenas, aligned(threads * self.scratch_bytes).reshape(threads, -1)
 
@@ -145,7 +145,7 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
     for name, value in fields.items():
         step[name] = value
     row = max(1, int(step["row"]))
-    block = max(ROWS, min(BLOCK_ROWS, BLOCK_BYTES // row // ROWS * ROWS))
+    block = max(2 * ROWS, min(BLOCK_ROWS, BLOCK_BYTES // (row + ROW_BYTES) // ROWS * ROWS))
     step["block"] = block
     step["table"] = round_up(int(step["bits_pixel"]), ALIGN)
     step["gathered"] = step["table"] + block * ROW_BYTES
@@ -162,7 +162,7 @@ def assemble(drafts: Sequence[Draft], images: int) -> Program:
     places, end = _places(drafts, images)
     scratch = 0
     steps = np.zeros(len(drafts), STEP)
-    stages: list[tuple[int, int, int]] = []
+    stages: list[tuple[int, int, int, int]] = []
 
     def resolve(value: int | Place) -> int:
         return places[value.buffer] + value.extra if isinstance(value, Place) else value
@@ -171,8 +171,8 @@ def assemble(drafts: Sequence[Draft], images: int) -> Program:
         fields = {name: resolve(value) for name, value in draft.fields.items()}
         fields |= {"stages": STAGE_BYTES * len(stages), "stage_count": len(draft.stages)}
         scratch = max(scratch, _fill(step, fields))
-        stages += [(kind, resolve(offset), pitch) for kind, offset, pitch in draft.stages]
-    table = np.array(stages, np.int64).reshape(-1, 3)
+        stages += [(kind, address, resolve(offset), pitch) for kind, address, offset, pitch in draft.stages]
+    table = np.array(stages, np.int64).reshape(-1, 4)
     filled = [(place, buffer) for buffer, place in places.items() if buffer.fill]
     work = sum(_work(step) for step in steps)
     return Program(images, steps, table, round_up(end + SLACK, ALIGN), round_up(scratch, ALIGN), work, filled)
@@ -183,7 +183,7 @@ def _work(step: Any) -> int:
     pixels, panels, channels, terms, down, across, stages = (
         int(step[name]) for name in ("pixels", "panels", "channels", "terms", "kernel_y", "kernel_x", "stage_count")
     )
-    if step["kind"] in (Kind.MOVE, Kind.UNPACK):
+    if step["kind"] in (Kind.MOVE, Kind.UNPACK, Kind.QUANTIZE):
         return pixels * channels
     return pixels * panels * (max(terms, down * across) + stages + 1)
 

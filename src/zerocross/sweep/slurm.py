@@ -138,7 +138,7 @@ class SlurmPool:
         if self._silent:
             self.progress.say("Slurm answers again")
             self._silent = False
-        reasons = dict(line.split(maxsplit=1) for line in asked.stdout.splitlines() if line.strip())
+        reasons = {line.split()[0]: line.partition(" ")[2] for line in asked.stdout.splitlines() if line.strip()}
         for number, reason in reasons.items():
             if "held" in reason.lower() and number in self._ours and number not in self._held:
                 self._held.add(number)

@@ -1,6 +1,6 @@
-"""Training: configs and recipes, the loop, checkpoints, and runs in folders.
+"""Training: configs and recipes, the loop, checkpoints, and run folders.
 
-Names are imported on first use (PEP 562): a list of recipes needs no training engine.
+Names are imported on first use (PEP 562), so that listing recipes does not import the training engine.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     )
     from zerocross.train.evaluation import evaluate, recalibrate_batch_norm
     from zerocross.train.folder import Placement, read_config, read_placement
+    from zerocross.train.inputs import Inputs, read_inputs
     from zerocross.train.loop import Fitted, fit, make_fabric
     from zerocross.train.ranks import LostPeerError, RendezvousError, RunError
     from zerocross.train.recipes import RECIPES, Recipe
-    from zerocross.train.run import Finished, begin, load_data, load_model, resume
+    from zerocross.train.run import Finished, begin, load_data, load_inputs, load_model, resume
     from zerocross.train.stop import Stopped
     from zerocross.train.task import trained_run
     from zerocross.train.variants import with_method
@@ -38,10 +39,11 @@ _HOME = {
     "config": ("Config", "DataConfig", "ModelConfig", "RealConfig", "Stage", "TaskConfig", "from_dict", "to_dict"),
     "evaluation": ("evaluate", "recalibrate_batch_norm"),
     "folder": ("Placement", "read_config", "read_placement"),
+    "inputs": ("Inputs", "read_inputs"),
     "loop": ("Fitted", "fit", "make_fabric"),
     "ranks": ("LostPeerError", "RendezvousError", "RunError"),
     "recipes": ("RECIPES", "Recipe"),
-    "run": ("Finished", "begin", "load_data", "load_model", "resume"),
+    "run": ("Finished", "begin", "load_data", "load_inputs", "load_model", "resume"),
     "stop": ("Stopped",),
     "variants": ("with_method",),
     "task": ("trained_run",),
@@ -53,6 +55,7 @@ __all__ = [
     "DataConfig",
     "Finished",
     "Fitted",
+    "Inputs",
     "LostPeerError",
     "ModelConfig",
     "RendezvousError",
@@ -69,9 +72,11 @@ __all__ = [
     "fit",
     "from_dict",
     "load_data",
+    "load_inputs",
     "load_model",
     "make_fabric",
     "read_config",
+    "read_inputs",
     "read_placement",
     "recalibrate_batch_norm",
     "resume",

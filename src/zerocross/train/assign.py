@@ -10,22 +10,22 @@ from zerocross.methods import Value
 from zerocross.train.config import Config, from_dict, to_dict, unknown_field
 from zerocross.train.variants import in_two_stages, warm_started, with_method
 
-# Free-form sections: a name that is not there yet may be set; its own part of the program checks it.
+# Free-form sections: new names may be set here; the component that receives them checks them.
 _OPEN = {"data.options", "model.options", "stages.optimizer", "stages.real"}
 
 
 def changed(
     config: Config, assignments: Mapping[str, str], *, in_two_steps: bool = False, init_from: str | None = None
 ) -> Config:
-    """A config with dotted fields set from text: {"optimizer.alpha": "1e-4", "stages.0.epochs": "5"}.
+    """Return a copy of a config with dotted fields set from text: {"optimizer.alpha": "1e-4", "stages.0.epochs": "5"}.
 
-    Another method is taken with its own hyperparameters, whatever the order of the assignments. What follows from other
-    settings, a warm start, is derived last, and only where no assignment names it.
+    Changing the method also switches to that method's hyperparameters, whatever the order of the assignments. Settings
+    that follow from others (a warm start) are derived last, unless an assignment sets them explicitly.
 
     Args:
-        config: To begin with.
+        config: The config to start from.
         assignments: Dotted path -> text.
-        in_two_steps: Also divide the run: real weights with binary activations first, then both binary.
+        in_two_steps: Also split the run into two stages: real weights with binary activations, then both binary.
         init_from: Also start from the weights of a run (`trained_run`).
     """
     if "method" in assignments:
@@ -52,17 +52,19 @@ def _assign(values: Any, path: str, text: str) -> None:
         if not name.isdigit():
             trail.append(name)
         if not isinstance(here, (dict, list)):
-            raise ValueError(f"--set {path}: {'.'.join(trail)} is a single value and has no parts")
+            raise ValueError(f"--set {path}: {'.'.join(trail)} is a single value and has no fields")
     if isinstance(here, dict) and ".".join(trail) in _OPEN:
-        # A model's option may be the word "none"; a hyperparameter that is "none" is not set.
+        # For a model's option "none" is a string; for a hyperparameter it means "not set".
         here[last] = text.strip() if trail[-1] == "options" and text.strip() == "none" else _parse(text)
         return
     key = _key(here, last, path)
     old = here[key]
     if isinstance(old, (dict, list)):
         parts = old if isinstance(old, dict) else map(str, range(len(old)))
-        raise ValueError(f"--set {path} names a section, not a value; it has {', '.join(parts) or 'no parts yet'}")
-    # What is text stays text: a precision of 32, binarize none. Whether the type is right is for the config to say.
+        raise ValueError(
+            f"--set {path} names a section, not a value; it contains {', '.join(parts) or 'no fields yet'}"
+        )
+    # Strings stay strings ("32" as precision, "none" as binarize); the config checks the type.
     here[key] = text.strip() if isinstance(old, str) else _parse(text)
 
 

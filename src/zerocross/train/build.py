@@ -1,4 +1,4 @@
-"""From a stage's config to the objects that train: network, optimizer, schedules, batches, loss."""
+"""Build the objects of a training stage from its config: network, optimizer, schedules, batches, loss."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from zerocross.nn import summary
 from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params, unwrapped
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
 from zerocross.train.config import Config, RealConfig, Stage
+from zerocross.train.inputs import Inputs
 from zerocross.train.task import Loss, build_loss, check_batch, check_fits, initial_weights
 
-# Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
-# about a third of the time, and building it about this long. Only "auto" reads them, to decide whether it pays.
+# Measured on a 2-core CPU: multiply-accumulates per second of eager training, the share of time that compiled code
+# saves, and how long compilation takes. Used only by compile="auto", to decide whether compilation pays off.
 _EAGER_MACS_PER_SECOND = 34e9
 _SAVED_SHARE = 0.6
 _COMPILE_SECONDS = 100.0
@@ -30,12 +31,12 @@ _COMPILE_SECONDS = 100.0
 
 @dataclass(frozen=True)
 class Schedules:
-    """alpha-decay and lr-decay: each optimizer's groups follow a schedule of their own.
+    """Alpha-decay and lr-decay: the schedules of the two optimizers' param groups.
 
     Args:
-        binary: Of the binary weights' `lr`.
-        real: Of the real parameters' `lr`.
-        ramps: Param-group field -> ramp of the binary weights' optimizer, over the same updates.
+        binary: Schedule of the binary weights' `lr`.
+        real: Schedule of the real parameters' `lr`.
+        ramps: Param-group field of the binary weights' optimizer -> its ramp, over the same updates.
     """
 
     binary: Schedule
@@ -43,7 +44,7 @@ class Schedules:
     ramps: Mapping[str, Ramp] = field(default_factory=dict)
 
     def apply(self, optimizer: Optimizer, step: int) -> None:
-        """Set `lr` (alpha, in a filter's groups) and what has a ramp, in every param group, for update `step`."""
+        """Set `lr` (alpha in a filter's groups) and every field that has a ramp, for update `step`."""
         if isinstance(optimizer, HybridOptimizer):
             set_field(optimizer.binary.param_groups, "lr", self.binary.factor(step))
             for name, ramp in self.ramps.items():
@@ -164,7 +165,7 @@ def prepare(
     parts = build_stage(config, index, dataset, own=own, carried=carried, **ranks)
     network, updates = parts.network, parts.updates_per_epoch * parts.stage.epochs
     if state is not None:
-        network.load_state_dict(state["model"])  # after the optimizer, which puts weights at their start
+        network.load_state_dict(state["model"])  # after building the optimizer, which initialises weights
     compiling = should_compile(config, network, dataset, updates, fabric.device)
     compiled = compiler.compiled(network, needs_cpp=fabric.device.type == "cpu") if compiling else network
     fabric_model, fabric_optimizer = fabric.setup(compiled, parts.optimizer)
@@ -193,8 +194,8 @@ def micro_batch(config: Config) -> int:
     return config.batch_size // config.accumulate
 
 
-def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:
-    """The network of a stage, drawn from the run's seed."""
+def build_model(config: Config, stage: Stage, dataset: Dataset | Inputs) -> nn.Module:
+    """Create the network of a stage, initialised from the run's seed."""
     torch.manual_seed(config.seed)
     options = {**methods.get(config.method).model_options, **config.model.options}
     options.setdefault("classes", dataset.num_classes)
@@ -202,15 +203,15 @@ def build_model(config: Config, stage: Stage, dataset: Dataset) -> nn.Module:
 
 
 def start_from(model: nn.Module, carried: Mapping[str, Tensor]) -> None:
-    """Take over the weights of the stage or run before; only scales and binarizers may come or go with them."""
+    """Load the weights of the previous stage or run; only scales and binarizers may be missing or extra."""
     try:
         missing, unexpected = model.load_state_dict(dict(carried), strict=False)
-    except RuntimeError as error:  # other shapes: more classes, another width
-        raise ValueError(f"the weights to start from are of another network: {one_line(error)}") from None
+    except RuntimeError as error:  # shapes differ: another width or number of classes
+        raise ValueError(f"the initial weights do not match this network: {one_line(error)}") from None
     if missing := [name for name in missing if not _is_of_binarizer(name)]:
-        raise ValueError(f"the weights to start from have no {', '.join(missing[:5])}: they are of another network")
+        raise ValueError(f"the initial weights lack {', '.join(missing[:5])}: they belong to another network")
     if unexpected := [name for name in unexpected if not _is_of_binarizer(name)]:
-        raise ValueError(f"the weights to start from have {', '.join(unexpected[:5])}, which this network has not")
+        raise ValueError(f"the initial weights contain {', '.join(unexpected[:5])}, which this network does not have")
 
 
 def _is_of_binarizer(name: str) -> bool:
@@ -218,15 +219,15 @@ def _is_of_binarizer(name: str) -> bool:
 
 
 def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer:
-    """One optimizer over the whole network: the method's for binary weights, if any, and the real parameters'."""
+    """Build one optimizer over the whole network: the method's for binary weights, if any, plus that of the rest."""
     split = split_params(model)
     real_settings = config.real_of(stage)
     real = build_real(split.real, split.real_no_decay, real_settings)
     if not split.binary:
         if stage.binarize == "both":
             raise ValueError(
-                "the network has no binary weights to train: make it binary first (model, report = "
-                "zerocross.binarize(model)), or say that it is real: Stage(binarize='none')"
+                "the network has no binary weights to train: binarize it first (model, report = "
+                "zerocross.binarize(model)), or train it as a real network with Stage(binarize='none')"
             )
         return real
     hyperparameters = methods.first_values(config.optimizer_of(stage))
@@ -235,21 +236,21 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
 
 
 def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: RealConfig) -> Optimizer:
-    """The optimizer of the real parameters."""
+    """Build the optimizer of the real parameters."""
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
         {"params": not_decayed, "weight_decay": settings.weight_decay if settings.decay == "all" else 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     if not groups:
-        raise ValueError("the network has no real parameter to train; even a binary network has a batch norm or a bias")
+        raise ValueError("the network has no real parameters to train; a binary network needs batch norm or biases")
     if settings.name == "adam":
         return torch.optim.Adam(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
 
 
 def build_schedules(config: Config, stage: Stage, updates_per_epoch: int) -> Schedules:
-    """Schedules over all updates of a stage."""
+    """Build the schedules over all updates of a stage."""
     total = stage.epochs * updates_per_epoch
     warmup = min(round(config.warmup_epochs * updates_per_epoch), total - 1)
     optimizer = config.optimizer_of(stage)
@@ -259,7 +260,7 @@ def build_schedules(config: Config, stage: Stage, updates_per_epoch: int) -> Sch
 
 
 def should_compile(config: Config, model: nn.Module, dataset: Dataset, updates: int, device: torch.device) -> bool:
-    """Whether to compile: as told, or on "auto" where a compiler is present and the planned updates repay it."""
+    """Whether to compile; "auto" compiles if a compiler is available and the planned updates make up for its cost."""
     if config.compile != "auto":
         return config.compile == "on"
     if device.type == "cuda":

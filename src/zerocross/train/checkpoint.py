@@ -1,6 +1,6 @@
-"""Checkpoints: written aside and renamed, the last two kept, a damaged one named, set aside and passed over.
+"""Checkpoints: written atomically, the last two kept, damaged ones detected, renamed and skipped.
 
-A file is torch's zip archive, followed by a mark and the SHA-256 of the archive; torch.load reads it as it is.
+A file is torch's zip archive followed by a marker and the SHA-256 of the archive; torch.load can read it directly.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ KEPT = 2
 _MARK = b"zerocross sha256"
 _DIGEST = 32
 _TRAILER = len(_MARK) + _DIGEST
-_END, _END_RECORD = b"PK\5\6", 22  # the last record of a zip archive, and its size without a comment
+_END, _END_RECORD = b"PK\5\6", 22  # signature and size (without comment) of a zip archive's last record
 
 
 @dataclass
 class Position:
-    """Where a run stands.
+    """Progress of a run.
 
     Attributes:
         stage: Index of the stage.
-        epoch: Within the stage.
-        batch: Micro-batches of the epoch that are done.
-        step: Updates of the stage that are done.
-        updates: Updates of all stages that are done.
+        epoch: Index of the epoch within the stage.
+        batch: Micro-batches completed in this epoch.
+        step: Updates completed in this stage.
+        updates: Updates completed in all stages.
     """
 
     stage: int = 0
@@ -55,25 +55,25 @@ class Position:
 
 
 def save(folder: Path, position: Position, state: dict[str, Any]) -> Path:
-    """Write one checkpoint whole, ending in its own checksum, then drop all but the last two."""
+    """Write a checkpoint atomically, with a checksum at its end, and delete all but the last two."""
     path = folder / f"{position.stage:02d}-{position.epoch:05d}-{position.batch:07d}.pt"
 
     def write(file: IO[bytes]) -> None:
         summed: Any = _Summed(file)
         try:
             torch.save({**state, "position": asdict(position)}, summed)
-        except RuntimeError as error:  # torch's, about an archive that it could not end
+        except RuntimeError as error:  # torch hides the cause: it could not finish the archive
             raise (summed.failed or error) from None
         file.write(_MARK + summed.sum.digest())
 
     write_whole(path, write)
-    for old in found(folder)[:-KEPT]:
+    for old in paths(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path
 
 
 class _Summed:
-    """A file that keeps the SHA-256 of what is written to it, and the first error that it met."""
+    """A file wrapper that computes the SHA-256 of what is written and remembers the first error."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -93,7 +93,7 @@ class _Summed:
 
 
 class DamagedCheckpointError(ValueError):
-    """A checkpoint that is proven to hold other bytes than were written; `path` names it."""
+    """A checkpoint whose checksum does not match its contents; `path` is its file."""
 
     def __init__(self, path: Path, why: object) -> None:
         super().__init__(f"checkpoint {path} is damaged: {one_line(why, 120)}")
@@ -101,19 +101,19 @@ class DamagedCheckpointError(ValueError):
 
 
 def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The newest whole checkpoint, or None, and a line about each damaged one that was passed over."""
+    """Return the newest intact checkpoint, or None, and a message about each damaged one that was skipped."""
     data, damaged = newest_bytes(folder)
     return None if data is None else parse(data), [str(error) for error in damaged]
 
 
 def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedCheckpointError]]:
-    """The newest whole checkpoint, as `parse` takes it, or None; and the damaged ones that were passed over.
+    """Return the bytes of the newest intact checkpoint (for `parse`), or None, and the damaged ones that were skipped.
 
-    Only proven damage is passed over. A file that cannot be read for another reason (a disk that fails, a permission,
-    too little memory) may be whole: its error is the caller's.
+    Only a checkpoint that fails its checksum is skipped. One that cannot be read for another reason (a failing disk,
+    missing permission, too little memory) may be intact, so its error is raised.
     """
     damaged = []
-    for path in reversed(found(folder)):
+    for path in reversed(paths(folder)):
         try:
             return read_bytes(path), damaged
         except DamagedCheckpointError as error:
@@ -122,16 +122,16 @@ def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedCheckpointErro
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a checkpoint, its checksum verified and taken off."""
+    """Read a checkpoint, verify its checksum and return its bytes without it."""
     data = path.read_bytes()
     body, mark, sum_ = data[:-_TRAILER], data[-_TRAILER:-_DIGEST], data[-_DIGEST:]
     if mark == _MARK:
         if hashlib.sha256(body).digest() != sum_:
             raise DamagedCheckpointError(path, "it fails its checksum")
         return body
-    # Written before checkpoints had a checksum of their own: the archive has one for each member, and ends the file.
+    # Older checkpoints have no trailing checksum: the zip archive has one per member, and ends the file.
     if data[-_END_RECORD:][: len(_END)] != _END:
-        raise DamagedCheckpointError(path, "it has no checksum at its end")
+        raise DamagedCheckpointError(path, "it is truncated: no checksum at its end")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             member = archive.testzip()
@@ -139,8 +139,8 @@ def read_bytes(path: Path) -> bytes:
             parse(data)  # the archive's own tables have no checksum
     except MemoryError:
         raise
-    except Exception as error:  # a broken archive fails in many ways, all of which mean the same
-        if "allocate memory" in str(error):  # torch's word for MemoryError
+    except Exception as error:  # a damaged archive can raise almost anything
+        if "allocate memory" in str(error):  # torch's form of MemoryError
             raise
         raise DamagedCheckpointError(path, error) from error
     if member is not None:
@@ -149,30 +149,30 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """The state that a checkpoint holds; no pickle is run."""
+    """Deserialize a checkpoint; no pickled code is executed."""
     return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read one checkpoint; a damaged one is a ValueError that names it."""
+    """Read a checkpoint; raise a ValueError that names the file if it is damaged."""
     return parse(read_bytes(path))
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged checkpoint, so that it is neither read nor dropped again; returns its new name."""
+    """Rename a damaged checkpoint so that it is neither read nor deleted later; return its new path."""
     names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
     return path.rename(next(name for name in names if not name.exists()))
 
 
 def seed_random_states(seed: int) -> None:
-    """Start all random generators a training loop may draw from."""
+    """Seed all random generators that a training loop may use."""
     torch.manual_seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - the global one is what users draw from
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - user code may use the global generator
     random.seed(seed)
 
 
 def random_states() -> dict[str, Any]:
-    """The states of all random generators a training loop may draw from, in plain containers."""
+    """Return the states of all random generators that a training loop may use, in plain containers."""
     kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
     return {
         "torch": torch.get_rng_state(),
@@ -183,7 +183,7 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(states: dict[str, Any]) -> None:
-    """Put all random generators back to where they were."""
+    """Restore the states of all random generators."""
     torch.set_rng_state(states["torch"])
     if states["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(states["cuda"])
@@ -193,6 +193,6 @@ def restore_random_states(states: dict[str, Any]) -> None:
     random.setstate((version, tuple(numbers), gauss))
 
 
-def found(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, oldest first."""
+def paths(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder, oldest first."""
     return sorted(folder.glob("[0-9]*.pt"))

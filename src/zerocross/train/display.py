@@ -1,4 +1,4 @@
-"""Progress of a run: a live bar on a terminal, plain lines elsewhere."""
+"""Progress of a run: a live progress bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from zerocross.data.dataset import Dataset
 from zerocross.train.checkpoint import Position
 from zerocross.train.config import Config, Stage
 
-_LINE_EVERY = 30.0  # seconds between two lines within an epoch, where there is no terminal
+_LINE_EVERY = 30.0  # seconds between two lines within an epoch, without a terminal
 
 
 class Display:
-    """Shows where a run stands: progress, time left, loss, accuracy, FF ratio.
+    """Shows the progress of a run: time left, loss, accuracy, FF ratio.
 
     Args:
-        config: Of the run.
-        dataset: For the words "test" or "validation".
-        show: False keeps silent.
+        config: The run's config.
+        dataset: Determines whether accuracies are labelled "test" or "validation".
+        show: False prints nothing.
     """
 
     def __init__(self, config: Config, dataset: Dataset, *, show: bool) -> None:
         self.console = Console(quiet=not show, highlight=False)
         self.config = config
         self.part = dataset.evaluated_on
-        self.many_classes = dataset.num_classes > 10  # of fewer, the best five say little
+        self.many_classes = dataset.num_classes > 10  # with fewer classes, top-5 says little
         self.live = show and self.console.is_terminal
         self._bar: Progress | None = None
         self._task: Any = None
@@ -38,11 +38,11 @@ class Display:
         self._words = self._accuracy = ""
 
     def say(self, text: str) -> None:
-        """One line, above the bar if there is one."""
+        """Print a line, above the progress bar if there is one."""
         self.console.print(text, soft_wrap=True, markup=False)
 
     def stage(self, position: Position, stage: Stage, updates_per_epoch: int) -> None:
-        """Begin the display of a stage."""
+        """Start showing a stage."""
         self.close()
         self._total = stage.epochs * updates_per_epoch
         self._began, self._done_before = time.monotonic(), position.step
@@ -71,7 +71,7 @@ class Display:
             )
 
     def advance(self, position: Position) -> None:
-        """One more update is done."""
+        """Show that one more update has been completed."""
         if self._bar is not None:
             self._bar.update(self._task, completed=position.step, words=self._words + self._accuracy)
 
@@ -88,7 +88,7 @@ class Display:
         self.advance(position)
 
     def close(self) -> None:
-        """Take the bar down."""
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

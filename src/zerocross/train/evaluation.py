@@ -1,4 +1,4 @@
-"""Evaluation: every sample exactly once, over all ranks; and batch-norm statistics estimated anew."""
+"""Evaluation on every sample exactly once, over all ranks; and re-estimation of batch-norm statistics."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def evaluate(
     forward: Callable[[Tensor], Tensor] | None = None,
     total: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> dict[str, float]:
-    """Loss, top-1 and top-5 accuracy in percent, and the number of samples.
+    """Return loss, top-1 and top-5 accuracy in percent, and the number of samples.
 
     Args:
-        model: Put into evaluation mode for the time, and back.
-        batches: Of this rank.
-        forward: How the model is called, where that is not model(x): compiled, or under autocast.
+        model: Set to evaluation mode during the call; its mode is restored afterwards.
+        batches: The batches of this rank.
+        forward: Called instead of the model, e.g. a compiled version or one under autocast.
         total: Sums a tensor over all ranks.
     """
     check(model)
@@ -34,18 +34,18 @@ def evaluate(
     sums = torch.zeros(4, dtype=torch.float64, device=next(model.parameters()).device)
     size = 0
     for x, y in batches.epoch():
-        # A compiled network wants one shape: the last, smaller batch is filled up, and the filling cut off again.
+        # Pad the last, smaller batch, so that a compiled network sees one shape only; the padding is cut off again.
         size = max(size, len(x))
         filled = torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])]) if len(x) < size else x
         logits = (forward or model)(_in_format(filled, x))[: len(x)].float()
         right = logits.topk(min(5, logits.shape[1])).indices == y[:, None]
-        right &= ~logits.isnan().any(dim=1, keepdim=True)  # topk ranks NaN first: no answer is not a right one
+        right &= ~logits.isnan().any(dim=1, keepdim=True)  # topk ranks NaN first, which must not count as correct
         loss = F.cross_entropy(logits, y, reduction="sum")
         sums += torch.stack([loss, right[:, 0].sum(), right.sum(), torch.ones_like(y).sum()]).double()
     model.train(was_training)
     loss, top1, top5, count = total(sums).tolist()
     if count == 0:
-        raise ValueError("there is nothing to evaluate on: the evaluation part is empty")
+        raise ValueError("nothing to evaluate on: the evaluation split is empty")
     return {"loss": loss / count, "top1": 100 * top1 / count, "top5": 100 * top5 / count, "count": count}
 
 
@@ -56,13 +56,12 @@ def _in_format(filled: Tensor, like: Tensor) -> Tensor:
 
 @torch.no_grad()
 def recalibrate_batch_norm(model: nn.Module, batches: BatchStream, count: int) -> int:
-    """Estimate batch-norm statistics anew, as plain means over `count` training batches; returns how many were used.
+    """Re-estimate batch-norm statistics in place, as plain means over `count` batches; return how many were used.
 
-    Running statistics are an average over the last steps, in which signs still flipped; the network that is evaluated
-    is the last one only.
+    Running statistics average over recent steps, in which signs still flipped, so they lag behind the final network.
     """
     if count < 1:
-        raise ValueError(f"{count} batches to estimate batch norm from; it needs at least 1")
+        raise ValueError(f"count is {count}; re-estimating batch norm needs at least 1 batch")
     norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
     if not norms:
         raise ValueError("the network has no batch norm with running statistics to estimate")
@@ -70,7 +69,7 @@ def recalibrate_batch_norm(model: nn.Module, batches: BatchStream, count: int) -
     was_training = model.training
     for norm in norms:
         norm.reset_running_stats()
-        norm.momentum = None  # torch's word for a plain mean
+        norm.momentum = None  # in torch, this means a plain mean
     model.train()
     used = 0
     for used, (x, _) in enumerate(batches.epoch(), start=1):

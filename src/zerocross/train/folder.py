@@ -1,4 +1,4 @@
-"""The folder of a run: the two small files that say what it is and where it takes place, and who is at it."""
+"""Run folders: the config, the placement, and the lock that keeps other processes out."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from zerocross.train.config import Config, build_part, from_dict
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a run takes place: all that a resumed run needs besides its config, and that does not decide its result.
+    """Where a run executes: what resuming needs besides the config, and what does not affect the result.
 
     Args:
-        data_dir: Where the datasets are.
-        devices: How many processes on this machine, one device each.
-        nodes: How many machines.
+        data_dir: The folder of the datasets.
+        devices: Number of processes per machine, one device each.
+        nodes: Number of machines.
         accelerator: "auto", "cpu" or "cuda".
-        tensorboard: Whether event files are written.
+        tensorboard: Whether to write TensorBoard event files.
     """
 
     data_dir: str | None = None
@@ -34,15 +34,15 @@ class Placement:
 
     @property
     def processes(self) -> int:
-        """How many processes train together."""
+        """Total number of processes."""
         return self.devices * self.nodes
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold a run folder while in this context: any other process is refused, one that was killed holds nothing.
+    """Lock a run folder; raise ValueError if another process holds it. A killed process releases its lock.
 
-    The same thread may hold it more than once.
+    The lock is reentrant within a thread.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.resolve() / ".lock", is_singleton=True)
@@ -50,7 +50,7 @@ def alone(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise ValueError(
-            f"another process is at the run in {folder}: wait for it, stop it, or choose another folder by --out"
+            f"another process is using the run in {folder}: wait for it, stop it, or choose another folder with --out"
         ) from None
     try:
         yield
@@ -59,26 +59,26 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a folder holds a run that has got anywhere; one that failed at its start leaves nothing worth keeping."""
+    """Whether a folder contains a run with results or progress; a run that failed at its start does not count."""
     if not (folder / "config.json").exists():
         return False
     metrics = folder / "metrics.jsonl"
-    made = (folder / "result.json").exists() or any(folder.glob("checkpoints/[0-9]*"))
-    return made or (metrics.exists() and metrics.stat().st_size > 0)
+    has_progress = (folder / "result.json").exists() or any(folder.glob("checkpoints/[0-9]*"))
+    return has_progress or (metrics.exists() and metrics.stat().st_size > 0)
 
 
 def read_config(folder: Path) -> Config:
-    """The config of a run folder."""
+    """Read the config of a run folder."""
     return from_dict(read_json(folder, "config.json"))
 
 
 def read_placement(folder: Path) -> Placement:
-    """Where a run took place."""
+    """Read the placement of a run folder."""
     return build_part(Placement, read_json(folder, "place.json"), "place.json: ")
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON file of a run folder, or an error that names it."""
+    """Read a JSON file of a run folder; raise an error that names the file if it is missing or damaged."""
     path = folder / name
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is not a run folder: it has no {name}")
@@ -87,5 +87,5 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path} is damaged: it does not hold a JSON object")
+        raise ValueError(f"{path} is damaged: it is not a JSON object")
     return values

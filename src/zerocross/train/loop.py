@@ -30,6 +30,7 @@ from zerocross.train.config import Config
 from zerocross.train.display import Display
 from zerocross.train.evaluation import evaluate
 from zerocross.train.folder import alone
+from zerocross.train.inputs import inputs_of, write_inputs
 from zerocross.train.precision import settled
 from zerocross.train.ranks import RunError, from_rank_zero, launch
 from zerocross.train.record import Record
@@ -39,7 +40,7 @@ from zerocross.train.task import initial_weights
 
 @dataclass
 class Run:
-    """What stays the same over all stages of a run, and where it stands."""
+    """What all stages of a run share, and the run's progress."""
 
     config: Config
     folder: Path | None
@@ -53,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The end of a run: the network, its last evaluation (never the best), and the lines of metrics."""
+    """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics."""
 
     model: nn.Module
     scores: dict[str, float]
@@ -72,22 +73,23 @@ def fit(
     tensorboard: bool = False,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Fitted:
-    """Train as `config` says, evaluate after each epoch, and return the network of the last one.
+    """Train a network according to `config`, evaluate it every epoch (or every few), and return it after the last one.
 
     Args:
-        config: All that decides the result.
+        config: Everything that determines the result.
         dataset: From zerocross.data.load or from_tensors.
-        model: A network of your own in place of the one that config.model names (single-stage runs).
-        teacher: For distillation.
-        folder: Where metrics and checkpoints go. Resumes bit-exactly from an existing checkpoint, which must be of the
-            same config and data. One process (or one group of ranks) at a time.
-        fabric: Devices, precision and processes; by default one device.
-        show: Progress on the terminal.
-        tensorboard: Event files beside the metrics.
-        on_epoch: Called after each epoch's evaluation with (epochs done, scores); what it raises ends the run.
+        model: Your own network, used instead of the one that config.model names (single-stage runs only). It is trained
+            in place.
+        teacher: The teacher network, for distillation.
+        folder: Where to write metrics and checkpoints. Resumes bit-exactly from an existing checkpoint, which must
+            belong to the same config and data. Only one process (or one group of ranks) may use it at a time.
+        fabric: Devices, precision and processes; one device by default.
+        show: Whether to show progress on the terminal.
+        tensorboard: Whether to write TensorBoard event files, too.
+        on_epoch: Called after each evaluation with (epochs completed, scores); an exception it raises ends the run.
     """
     if model is not None and config.stages[1:]:
-        raise ValueError("a model of your own goes with a single stage: later stages build theirs from config.model")
+        raise ValueError("model= works with a single stage only: further stages build their network from config.model")
     fabric = fabric or make_fabric(config)
     launch(fabric)
     config = settled(dataclasses.replace(config, processes=fabric.world_size), fabric.device.type)
@@ -106,7 +108,7 @@ def fit(
         run = Run(config, folder, fabric, position, record, display, closing.enter_context(Stop(fabric)), data)
         first = config.stages[0].init_from
         carried = state["model"] if state else from_rank_zero(fabric, lambda: initial_weights(first)) if first else None
-        inside = state if state and "optimizer" in state else None  # a checkpoint from within a stage
+        inside = state if state and "optimizer" in state else None  # from the middle of a stage
         network = None
         while position.stage < len(config.stages):
             setup = prepare(
@@ -118,18 +120,20 @@ def fit(
             display.stage(position, stage, setup.parts.updates_per_epoch)
             while position.epoch < stage.epochs:
                 _train_epoch(run, setup)
-                scores = _evaluate(run, setup)
-                record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
-                display.epoch(position, scores)
+                scores = None
+                if (position.epoch + 1) % config.evaluate_every == 0 or position.epoch + 1 == stage.epochs:
+                    scores = _evaluate(run, setup)
+                    record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
+                    display.epoch(position, scores)
                 position.next_epoch()
-                if on_epoch is not None:
+                if on_epoch is not None and scores is not None:
                     on_epoch(sum(stage.epochs for stage in config.stages[: position.stage]) + position.epoch, scores)
                 if position.epoch < stage.epochs:
                     _save(run, setup)
             position.next_stage()
             _save(run, setup)
             carried, inside = network.state_dict(), None
-        if network is None:  # all stages were done before: only the weights are wanted
+        if network is None:  # all stages were already complete: only load the weights
             network = model if model is not None else build_model(config, config.stages[-1], dataset)
             network.load_state_dict(carried or {})
     check_binary(network)
@@ -139,37 +143,37 @@ def fit(
 def _reopen(
     config: Config, dataset: Dataset, folder: Path | None, fabric: Fabric, display: Display, closing: ExitStack
 ) -> tuple[dict[str, Any] | None, str]:
-    """Hold the folder; the newest checkpoint in it, as rank 0 reads it for all, and the fingerprint of the data."""
+    """Lock the folder; return its newest checkpoint, read by rank 0 for all ranks, and the data's fingerprint."""
     if folder is None:
         return None, ""
-    place = folder / "checkpoints"
 
     def read() -> tuple[bytes | None, list[tuple[str, Path]], str]:
         closing.enter_context(alone(folder))
-        data, damaged = checkpoint.newest_bytes(place)
+        data, damaged = checkpoint.newest_bytes(folder / "checkpoints")
         return data, [(str(error), error.path) for error in damaged], dataset.fingerprint
 
     data, damaged, fingerprint = from_rank_zero(fabric, read)
     state = checkpoint.parse(data) if data is not None else None
     if state and state["config"] != config.hash:
         raise ValueError(
-            f"{folder} holds checkpoints of a run with other settings, or of another revision of this package; choose "
-            "another folder, or resume with the version that began it"
+            f"{folder} contains checkpoints of a run with other settings, or of another revision of this package; "
+            "choose another folder, or resume with the version that started it"
         )
-    if state and state.get("data", fingerprint) != fingerprint:  # checkpoints of old have none
+    if state and state.get("data", fingerprint) != fingerprint:  # older checkpoints have no fingerprint
         raise ValueError(
-            f"{folder} holds checkpoints of a run on other data (fingerprint {state['data']}, here {fingerprint}): "
-            "give the data that it began with, or choose another folder"
+            f"{folder} contains checkpoints of a run on other data (fingerprint {state['data']}, here {fingerprint}): "
+            "use the data that it was started with, or choose another folder"
         )
     for line, path in damaged:
-        after = "going on from the one before it" if state else "starting again"
+        after = "resuming from the previous one" if state else "starting from scratch"
         aside = f" (kept as {checkpoint.set_aside(path).name})" if fabric.is_global_zero else ""
         display.say(f"{line}{aside}; {after}")
+    from_rank_zero(fabric, lambda: write_inputs(folder, inputs_of(dataset)))
     return state, fingerprint
 
 
 def _train_epoch(run: Run, setup: StageSetup) -> None:
-    """The rest of the epoch at `run.position`: batches, updates, metrics, checkpoints."""
+    """Train the rest of the current epoch: batches, updates, metrics, checkpoints."""
     config, position, fabric, parts = run.config, run.position, run.fabric, setup.parts
     on_step = methods.get(config.method).on_step
     total = parts.stage.epochs * parts.updates_per_epoch
@@ -179,7 +183,7 @@ def _train_epoch(run: Run, setup: StageSetup) -> None:
     setup.fabric_model.train()
     for x, y in parts.train.epoch(number, start=position.batch):
         if position.batch >= parts.updates_per_epoch * config.accumulate:
-            break  # a last update that would lack micro-batches
+            break  # too few micro-batches left for another update
         if position.batch % config.accumulate == 0:
             loss = 0.0
             parts.schedules.apply(parts.optimizer, position.step)
@@ -214,12 +218,14 @@ def _update(run: Run, setup: StageSetup) -> None:
     try:
         setup.fabric_optimizer.step()
     except NonFiniteError as error:
-        raise _diverged(run, str(error).partition(";")[0]) from error  # it names the parameter; nothing has changed
+        raise _diverged(
+            run, str(error).partition(";")[0]
+        ) from error  # the message names the parameter; no weight was changed
     setup.fabric_optimizer.zero_grad()
 
 
 def _was_trained(model: nn.Module | None) -> bool:
-    """Whether a network of the user's has seen data in training mode, by what its batch norm has counted."""
+    """Whether the user's network has been trained before, judged by the batches that its batch norm has counted."""
     counts = [buffer for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked")] if model else []
     return any(int(count) > 0 for count in counts)
 
@@ -244,7 +250,7 @@ def _metrics(position: Position, loss: float, setup: StageSetup, rate: float) ->
 
 
 def _finite(run: Run, loss: Any) -> float:
-    """The loss of an update, as the mean over all ranks, so that they all give up where one must."""
+    """Return the loss averaged over all ranks; raise on every rank if it is not finite on one of them."""
     mean: Any = run.fabric.all_reduce(loss, reduce_op="mean")
     value = float(mean)
     if not math.isfinite(value):
@@ -254,16 +260,16 @@ def _finite(run: Run, loss: Any) -> float:
 
 def _diverged(run: Run, what: str) -> RunError:
     kept = ""
-    if run.folder is not None and (found := checkpoint.found(run.folder / "checkpoints")):
-        kept = f" The last good checkpoint is kept: {found[-1]}."
+    if run.folder is not None and (saved := checkpoint.paths(run.folder / "checkpoints")):
+        kept = f" The last good checkpoint is {saved[-1]}."
     return RunError(
-        f"training has diverged at update {run.position.updates}, epoch {run.position.epoch + 1}: {what}.{kept} "
-        "Lower the learning rate (--set real.lr=...), or train in --precision 32"
+        f"training diverged at update {run.position.updates}, epoch {run.position.epoch + 1}: {what}.{kept} "
+        "Lower the learning rate (--set real.lr=...), or use --precision 32"
     )
 
 
 def _evaluate(run: Run, setup: StageSetup) -> dict[str, float]:
-    """Of the bare network, since ranks may have different numbers of batches; all with rank 0's batch statistics."""
+    """Evaluate the unwrapped network, since ranks may have different numbers of batches, with rank 0's buffers."""
     fabric = run.fabric
     if fabric.world_size > 1:
         for buffer in setup.parts.network.buffers():
@@ -280,11 +286,11 @@ def _evaluate(run: Run, setup: StageSetup) -> dict[str, float]:
 
 
 def _save(run: Run, setup: StageSetup) -> None:
-    """A checkpoint of everything that decides what comes next; between stages, of the weights alone."""
+    """Save a checkpoint of everything that training depends on; between stages, of the weights only."""
     if run.folder is None or (run.position.batch and not setup.parts.train.resumable):
         return
     if not all(param.isfinite().all() for param in setup.parts.network.parameters()):
-        raise _diverged(run, "the weights are not finite")  # the loss was, before the last update
+        raise _diverged(run, "the weights are not finite")  # although the loss before the last update was
     fabric = run.fabric
     states = [checkpoint.random_states()]
     if fabric.world_size > 1:
@@ -306,8 +312,8 @@ def _save(run: Run, setup: StageSetup) -> None:
 
 
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
-    """Lightning Fabric for a run: devices, precision, and DDP where there is more than one process."""
-    accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's word for it
+    """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process."""
+    accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's name for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
     strategy, plugins = "ddp" if devices * nodes > 1 else "auto", None
@@ -323,8 +329,8 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
             precision=precision,
             plugins=plugins,
         )
-    except (RuntimeError, MisconfigurationException) as error:  # no such device here, or fewer of them
-        raise ValueError(f"{devices} x accelerator {accelerator!r} requested, not available here: {error}") from error
+    except (RuntimeError, MisconfigurationException) as error:  # no such device, or too few of them
+        raise ValueError(f"{devices} {accelerator} device(s) requested, but not available: {error}") from error
     if config.sync_bn and fabric.device.type != "cuda":
-        raise ValueError("--sync-bn needs CUDA: torch's SyncBatchNorm does not run on the CPU; leave it out")
+        raise ValueError("--sync-bn requires CUDA: torch's SyncBatchNorm does not run on the CPU; remove the option")
     return fabric

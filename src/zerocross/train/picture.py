@@ -1,4 +1,4 @@
-"""The picture of a run: loss, accuracy and FF ratio over updates, drawn from its lines of metrics alone."""
+"""Plot a run: loss, accuracy and FF ratio over updates, from its recorded metrics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from zerocross.files import write_whole
 
-BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe and Ito: distinct to the colour-blind, and in print
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe and Ito's colour-blind safe palette
 
 
 def draw(path: Path, lines: Sequence[dict[str, Any]], title: str, part: str = "test") -> None:
-    """Draw metrics.jsonl's lines to a .png or .svg file."""
+    """Plot the lines of metrics.jsonl to a .png or .svg file."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -54,8 +54,8 @@ def draw(path: Path, lines: Sequence[dict[str, Any]], title: str, part: str = "t
 
 
 def _smooth(values: np.ndarray) -> np.ndarray:
-    """A centred mean over a twentieth of the run, with shorter windows at the ends."""
-    width = min(max(1, len(values) // 20), (len(values) - 1) // 2)  # a window no longer than the run
+    """Centred moving average over a tenth of the run, with shorter windows at both ends."""
+    width = min(max(1, len(values) // 20), (len(values) - 1) // 2)  # the window must not exceed the run
     if width < 1:
         return values
     ones = np.ones(2 * width + 1)

@@ -1,4 +1,4 @@
-"""Which precision "auto" is: bfloat16 where the device computes in it, float32 elsewhere."""
+"""Resolve precision "auto": bfloat16 if the device supports it natively, float32 otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zerocross.train.config import Config
 
 
 def best(device: str) -> Literal["32", "bf16"]:
-    """The precision for a kind of device: bf16 where it computes in it (recent GPUs, CPUs with AVX512_BF16 or AMX).
+    """Return the precision for a device type: bf16 if supported natively (recent GPUs, CPUs with AVX512_BF16 or AMX).
 
     Args:
         device: "cpu" or "cuda".
@@ -23,7 +23,7 @@ def best(device: str) -> Literal["32", "bf16"]:
 
 
 def settled(config: Config, accelerator: str = "auto") -> Config:
-    """The config with the precision that will really be used, which decides the result.
+    """Return the config with precision "auto" replaced by the precision that will be used.
 
     Args:
         config: Its precision may be "auto".

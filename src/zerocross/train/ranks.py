@@ -1,4 +1,4 @@
-"""The processes of one run: they meet, rank 0 decides for all, and none waits for one that has ended."""
+"""Coordination of the processes of one run: rendezvous, work that rank 0 does for all, and lost peers."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from lightning_fabric import Fabric
 
 T = TypeVar("T")
 
-MEETING_SECONDS = 60.0  # for which a process waits for rank 0 to open the meeting place
+RENDEZVOUS_SECONDS = 60.0  # how long a process waits for rank 0 to open its port
 
 
 class RunError(RuntimeError):
-    """A run that cannot go on, for a reason that its user can understand."""
+    """A run failed for a reason that its user can fix; the message says how."""
 
 
 class LostPeerError(RunError):
-    """Another process of the run has ended, and this one cannot go on without it."""
+    """Another process of the run has exited, and this one cannot continue without it."""
 
 
 class RendezvousError(LostPeerError):
-    """The first process of the run has ended, or is not there yet: nobody else can tell of it."""
+    """Rank 0 cannot be reached: it has exited or not started. Every other process reports this itself."""
 
 
 def launch(fabric: Fabric) -> None:
-    """As fabric.launch(), but a process that rank 0 does not wait for ends soon.
+    """Call fabric.launch(), but fail within a minute if rank 0 cannot be reached.
 
-    torch tries for half an hour to reach rank 0, whether it is late or was killed before it opened the meeting place.
+    torch itself keeps trying for half an hour, even if rank 0 was killed before it opened its port.
     """
     environment: Any = getattr(fabric.strategy, "cluster_environment", None)
-    met = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if not met and environment is not None and (environment.local_rank() or environment.node_rank()):
+    initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not initialized and environment is not None and (environment.local_rank() or environment.node_rank()):
         _wait_for_rank_zero(environment.main_address, environment.main_port)
     fabric.launch()
 
 
 def _wait_for_rank_zero(address: str, port: int) -> None:
-    deadline, parent = time.monotonic() + MEETING_SECONDS, os.getppid()
+    deadline, parent = time.monotonic() + RENDEZVOUS_SECONDS, os.getppid()
     while True:
         try:
             socket.create_connection((address, port), timeout=5.0).close()
         except OSError as error:
             if os.getppid() != parent or time.monotonic() > deadline:
                 raise RendezvousError(
-                    f"the first process of this run does not answer at {address}:{port} ({error.strerror or error})"
+                    f"the first process (rank 0) cannot be reached at {address}:{port} ({error.strerror or error})"
                 ) from error
             time.sleep(0.1)
         else:
@@ -56,22 +56,22 @@ def _wait_for_rank_zero(address: str, port: int) -> None:
 
 
 def from_rank_zero(fabric: Fabric, make: Callable[[], T]) -> T:
-    """What rank 0 makes, on every rank; where it fails, every rank fails."""
-    made: Any = None
+    """Call `make` on rank 0 and return its result on every rank; if it raises, every rank raises."""
+    result: Any = None
     failed: Exception | None = None
     if fabric.is_global_zero:
         try:
-            made = make()
+            result = make()
         except Exception as error:
             failed = error
-    made, message = fabric.broadcast((made, None if failed is None else str(failed) or type(failed).__name__))
+    result, message = fabric.broadcast((result, None if failed is None else str(failed) or type(failed).__name__))
     if failed is not None:
         raise failed
     if message is not None:
         raise RunError(message)
-    return made
+    return result
 
 
 def is_lost_peer(error: RuntimeError) -> bool:
-    """Whether a collective failed: NCCL has an error class for it, gloo only its name in the message."""
+    """Whether a collective operation failed: NCCL has an error class for it, gloo only its name in the message."""
     return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)

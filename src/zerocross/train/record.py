@@ -10,12 +10,13 @@ from typing import Any
 
 
 class Record:
-    """Lines of metrics, in memory and, with a folder, in metrics.jsonl.
+    """Metrics of a run, in memory and, if there is a folder, in metrics.jsonl.
 
     Args:
-        folder: The run folder; None keeps the lines in memory only.
-        seen: What a checkpoint had seen of it, from `Record.seen`. Later lines are dropped: they come again.
-        tensorboard: Write TensorBoard event files to folder/tensorboard as well.
+        folder: The run folder; None keeps the metrics in memory only.
+        seen: The state of the record in a checkpoint, from `Record.seen`. Later lines are dropped: a resumed run writes
+            them again.
+        tensorboard: Also write TensorBoard event files to folder/tensorboard.
     """
 
     def __init__(
@@ -43,16 +44,16 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """Time that the run has taken so far, with what came before a resume."""
+        """Duration of the run so far, including the time before it was resumed."""
         return time.monotonic() - self._began
 
     def seen(self, updates: int) -> dict[str, Any]:
-        """Where the record stands after so many updates, for a checkpoint."""
+        """Return the state of the record after `updates` updates, for a checkpoint."""
         size = self._file.seek(0, os.SEEK_END) if self._file is not None else 0
         return {"bytes": size, "seconds": self.seconds, "updates": updates}
 
     def write(self, kind: str, **values: Any) -> None:
-        """Add one line; kind is "train" (an update) or "eval" (an epoch's end)."""
+        """Append one line; kind is "train" (an update) or "eval" (the end of an epoch)."""
         line = {"kind": kind, **values}
         self.lines.append(line)
         if self._file is not None:
@@ -64,7 +65,7 @@ class Record:
                     self._events.add_scalar(f"{kind}/{name}", value, values["update"])
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """All lines of one kind."""
+        """Return all lines of one kind."""
         return [line for line in self.lines if line["kind"] == kind]
 
     def close(self) -> None:
@@ -76,7 +77,7 @@ class Record:
 
 
 def parse_lines(text: bytes) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; a last line cut short by a kill is left out."""
+    """Parse the lines of a metrics.jsonl; a truncated last line, as a killed process leaves it, is ignored."""
     lines = []
     for line in text.splitlines():
         try:
@@ -87,7 +88,7 @@ def parse_lines(text: bytes) -> list[dict[str, Any]]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl file; none where there is no file yet."""
+    """Read the lines of a metrics.jsonl file; an empty list if it does not exist yet."""
     return parse_lines(path.read_bytes()) if path.exists() else []
 
 
@@ -95,5 +96,5 @@ def _event_writer(folder: Path, first: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ValueError("--tensorboard needs a package: pip install 'zerocross[tensorboard]'") from None
-    return SummaryWriter(str(folder), purge_step=first)  # what a resumed run writes again replaces what was there
+        raise ValueError("--tensorboard requires TensorBoard: pip install 'zerocross[tensorboard]'") from None
+    return SummaryWriter(str(folder), purge_step=first)  # replace events that a resumed run writes again

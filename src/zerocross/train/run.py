@@ -1,4 +1,4 @@
-"""Runs: config, metrics, checkpoints, final weights and a picture in a folder; begun, gone on with, read back."""
+"""Runs in folders (config, metrics, checkpoints, final weights, plot): start them, resume them, load them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from zerocross.train import checkpoint
 from zerocross.train.build import build_model, check
 from zerocross.train.config import Config, resolved, to_dict
 from zerocross.train.folder import Placement, alone, holds_run, read_config, read_json, read_placement
+from zerocross.train.inputs import Inputs, inputs_of, read_inputs
 from zerocross.train.loop import Fitted, fit, make_fabric
 from zerocross.train.picture import draw
 from zerocross.train.precision import settled
@@ -29,7 +30,7 @@ from zerocross.train.task import load_teacher, read_weights
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished run, as its result.json has it."""
+    """A finished run: its folder, the contents of result.json, and the network if it was trained just now."""
 
     folder: Path
     result: dict[str, Any]
@@ -37,7 +38,7 @@ class Finished:
 
 
 def begin(config: Config, folder: Path, place: Placement | None = None, *, show: bool = True) -> Finished:
-    """Start a run in a new folder; what can be refused is refused before the folder is made."""
+    """Start a run in a new folder; check everything that can be checked before the folder is created."""
     place = place or Placement()
     _refuse_run(folder)
     config = resolved(settled(dataclasses.replace(config, processes=place.processes), place.accelerator))
@@ -45,7 +46,7 @@ def begin(config: Config, folder: Path, place: Placement | None = None, *, show:
     check(config, dataset, place.processes)
 
     def enter() -> None:
-        _refuse_run(folder)  # another process may have begun one in the meantime
+        _refuse_run(folder)  # another process may have started one in the meantime
         write_json(folder / "place.json", dataclasses.asdict(place))
         write_json(folder / "config.json", to_dict(config))
 
@@ -55,17 +56,17 @@ def begin(config: Config, folder: Path, place: Placement | None = None, *, show:
 def _refuse_run(folder: Path) -> None:
     if holds_run(folder):
         raise FileExistsError(
-            f"{folder} already holds a run; go on with it by --resume {folder}, or choose another folder by --out"
+            f"{folder} already contains a run; continue it with --resume {folder}, or choose another folder with --out"
         )
 
 
 def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> Finished:
-    """Go on with a run from its newest whole checkpoint, or from its config where there is none yet.
+    """Resume a run from its newest intact checkpoint, or from the start if there is none yet.
 
     Args:
-        folder: Of the run.
-        data_dir: Where the datasets are now, if not where they were.
-        show: Progress on the terminal.
+        folder: The run folder.
+        data_dir: The folder of the datasets, if it has moved.
+        show: Whether to show progress on the terminal.
     """
     config, place = read_config(folder), read_placement(folder)
     if (folder / "result.json").exists():
@@ -75,14 +76,14 @@ def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> F
     dataset, teacher, fabric = _gather(config, place)
 
     def enter() -> None:
-        for aside in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
-            aside.unlink(missing_ok=True)  # what a kill in mid-write left
+        for leftover in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
+            leftover.unlink(missing_ok=True)  # left over by a process that was killed while writing
 
     return _carry_out(config, folder, place, dataset, teacher, fabric, enter, show=show)
 
 
 def _gather(config: Config, place: Placement) -> tuple[Dataset, nn.Module | None, Fabric]:
-    """Data, teacher and devices: what may be missing, so before other processes are launched."""
+    """Load data and teacher and find devices: whatever may be missing, before other processes are launched."""
     fabric = make_fabric(config, place.devices, place.accelerator, place.nodes)
     dataset = load_data(config, place)
     teacher = load_teacher(config.task, dataset, lambda run: load_model(run, place, dataset)[0])
@@ -100,7 +101,7 @@ def _carry_out(
     *,
     show: bool,
 ) -> Finished:
-    """Train; `enter` is what rank 0 does first, once it holds the folder."""
+    """Train; `enter` is called on rank 0 first, once it has locked the folder."""
     launch(fabric)
     try:
         with ExitStack() as closing:
@@ -123,7 +124,7 @@ def _carry_out(
     except RuntimeError as error:
         if fabric.world_size > 1 and is_lost_peer(error):
             raise LostPeerError(
-                "another process of this run has ended, and this one cannot go on without it"
+                "another process of this run has exited, and this one cannot continue without it"
             ) from error
         raise
     return Finished(folder, result, fitted.model)
@@ -149,33 +150,44 @@ def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) ->
 
 
 def load_data(config: Config, place: Placement) -> Dataset:
-    """The data of a run."""
+    """Load the dataset of a run."""
     return data.load(config.data.name, place.data_dir, validate=config.data.validate, **dict(config.data.options))
 
 
+def load_inputs(folder: Path, place: Placement | None = None) -> Inputs:
+    """What a run's network takes and tells apart; the dataset is read for it only where the folder has no inputs.json.
+
+    Folders of finished runs of older versions have none.
+    """
+    kept = read_inputs(folder)
+    return kept or inputs_of(load_data(read_config(folder), place or read_placement(folder)))
+
+
 def save_weights(model: nn.Module, path: Path) -> None:
-    """The state dict as one safetensors file."""
+    """Write the state dict to a safetensors file."""
     from safetensors.torch import save
 
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     write_whole(path, lambda file: file.write(save(tensors)))
 
 
-def load_model(folder: Path, place: Placement | None = None, dataset: Dataset | None = None) -> tuple[nn.Module, str]:
-    """The network of a run, and which weights it holds: the final ones, or those of its newest checkpoint."""
+def load_model(
+    folder: Path, place: Placement | None = None, dataset: Dataset | Inputs | None = None
+) -> tuple[nn.Module, str]:
+    """Load the network of a run; also return which weights it has: the final ones, or those of the last checkpoint."""
     config = read_config(folder)
-    dataset = dataset or load_data(config, place or read_placement(folder))
+    inputs = dataset or load_inputs(folder, place)
     final = folder / "model.safetensors"
     if final.exists():
-        model = build_model(config, config.stages[-1], dataset)
+        model = build_model(config, config.stages[-1], inputs)
         model.load_state_dict(read_weights(final))
         return model, "final weights"
     state, damaged = checkpoint.newest(folder / "checkpoints")
     if state is None:
         why = f" ({damaged[0]})" if damaged else ""
-        raise FileNotFoundError(f"{folder} has no weights yet{why}; train it with: zerocross train --resume {folder}")
+        raise FileNotFoundError(f"{folder} has no weights yet{why}; train it first: zerocross train --resume {folder}")
     reached = checkpoint.Position(**state["position"])
     stage = reached.stage if reached.step else reached.stage - 1
-    model = build_model(config, config.stages[max(stage, 0)], dataset)
+    model = build_model(config, config.stages[max(stage, 0)], inputs)
     model.load_state_dict(state["model"])
     return model, f"checkpoint after {reached.updates} updates"

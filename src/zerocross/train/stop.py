@@ -1,4 +1,4 @@
-"""Stopping on a signal: the update at hand is finished, a checkpoint written, and every rank stops at the same one."""
+"""Stop on a signal: finish the current update, write a checkpoint, and stop all ranks at the same update."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from lightning_fabric import Fabric
 
 from zerocross.train.checkpoint import Position
 
-_EVERY_ON_CUDA = 20  # asking all ranks waits for the device, which must not happen at each update there
+_EVERY_ON_CUDA = 20  # an all-reduce waits for the device, which is too slow to do at each update
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
-    """A run that was asked to stop and has saved itself.
+    """Raised when a run has stopped on a signal, after saving a checkpoint.
 
     Attributes:
-        exit_code: 128 + the signal: 130 for SIGINT, 143 for SIGTERM.
-        saved: False where the input path cannot be entered in the middle of an epoch (DALI): the epoch is repeated.
+        exit_code: 128 + the signal number: 130 for SIGINT, 143 for SIGTERM.
+        saved: False if the data loader cannot resume within an epoch (DALI): the epoch is repeated.
     """
 
     def __init__(self, number: int, updates: int, *, saved: bool) -> None:
-        where = "and saved" if saved else "and will repeat this epoch, which its reader cannot enter in the middle"
-        super().__init__(f"stopped after {updates} updates, {where}")
+        where = "checkpoint saved" if saved else "this epoch will be repeated: its data loader cannot resume within one"
+        super().__init__(f"stopped after {updates} updates; {where}")
         self.exit_code = 128 + number
         self.saved = saved
 
 
 class Stop:
-    """While it is entered, SIGINT and SIGTERM are noted instead of obeyed; a second one is obeyed."""
+    """Context manager that records the first SIGINT or SIGTERM instead of stopping; a second one stops at once."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -39,7 +39,7 @@ class Stop:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # signals reach no other
+        if threading.current_thread() is threading.main_thread():  # only it receives signals
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._note)
         return self
@@ -56,13 +56,13 @@ class Stop:
         signal.signal(number, self._before[number])
 
     def requested(self, position: Position) -> bool:
-        """Whether any rank has been asked to stop."""
+        """Whether any rank has received a signal to stop."""
         if self.fabric.world_size == 1:
             return self.signal is not None
         if self.fabric.device.type == "cuda" and position.updates % _EVERY_ON_CUDA:
             return False
-        asked = torch.tensor(self.signal or 0, device=self.fabric.device)
-        torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
-        if agreed := int(asked):  # a signal that came in the meantime stays noted for the next time
+        received = torch.tensor(self.signal or 0, device=self.fabric.device)
+        torch.distributed.all_reduce(received, op=torch.distributed.ReduceOp.MAX)
+        if agreed := int(received):  # a signal that arrives meanwhile is handled at the next check
             self.signal = agreed
         return agreed != 0

@@ -1,4 +1,4 @@
-"""Tasks own the loss: the loop hands over model and batch, and gets a number to minimise."""
+"""Tasks define the loss: the loop passes model and batch, and gets back a value to minimise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
 def build_loss(task: TaskConfig, teacher: nn.Module | None) -> Loss:
-    """The loss of a task: (model, inputs, targets) -> mean over the batch."""
+    """Return the loss function of a task: (model, inputs, targets) -> mean over the batch."""
     if task.name == "classification":
 
         def classification(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -29,23 +29,23 @@ def build_loss(task: TaskConfig, teacher: nn.Module | None) -> Loss:
 
         return classification
     if teacher is None:
-        raise ValueError("distillation needs a teacher: hand one to fit(teacher=...)")
+        raise ValueError("distillation needs a teacher: pass one to fit(teacher=...)")
 
     def distillation(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        del y  # the teacher's word replaces the label's
+        del y  # the teacher's output replaces the labels
         with torch.no_grad():
-            wanted = teacher(x).float().softmax(dim=1)
-        return F.cross_entropy(model(x), wanted)
+            soft_targets = teacher(x).float().softmax(dim=1)
+        return F.cross_entropy(model(x), soft_targets)
 
     return distillation
 
 
 def load_teacher(task: TaskConfig, dataset: Dataset, load_run: Callable[[Path], nn.Module]) -> nn.Module | None:
-    """The teacher that a task names, frozen and in evaluation mode; None where there is none to load.
+    """Load the teacher of a task, frozen and in evaluation mode; None if the task has none.
 
     Args:
-        task: Its `teacher` is a run folder of ours, or "module:function"; its `teacher_weights` a state dict.
-        dataset: Whose inputs the teacher must take, and whose classes it must tell apart.
+        task: Its `teacher` is a run folder or "module:function", its `teacher_weights` a state dict.
+        dataset: The teacher must accept its inputs and have one output per class.
         load_run: Loads the network of a run folder.
     """
     if task.name != "distillation":
@@ -62,7 +62,7 @@ def load_teacher(task: TaskConfig, dataset: Dataset, load_run: Callable[[Path], 
 
 
 def check_fits(network: nn.Module, dataset: Dataset, what: str) -> None:
-    """Refuse a network that does not take a dataset's inputs, or does not give one logit per class."""
+    """Raise ValueError unless a network accepts a dataset's inputs and returns one logit per class."""
     was_training = network.training
     x = torch.zeros(1, *dataset.input_size)
     try:
@@ -70,16 +70,18 @@ def check_fits(network: nn.Module, dataset: Dataset, what: str) -> None:
             shape = tuple(network.eval()(x).shape)
     except RuntimeError as error:
         raise ValueError(
-            f"{what} does not take the inputs of {dataset.name}, {tuple(x.shape[1:])}: {one_line(error)}"
+            f"{what} does not accept the inputs of {dataset.name}, {tuple(x.shape[1:])}: {one_line(error)}"
         ) from error
     finally:
         network.train(was_training)
     if shape != (1, dataset.num_classes):
-        raise ValueError(f"{what} gives {shape[1:]} outputs; {dataset.name} has {dataset.num_classes} classes")
+        raise ValueError(
+            f"{what} returns {shape[1:]} outputs per sample; {dataset.name} has {dataset.num_classes} classes"
+        )
 
 
 def check_batch(network: nn.Module, dataset: Dataset, samples: int) -> None:
-    """Refuse batches of one sample where batch norm, which needs two values per channel, cannot be trained on them."""
+    """Raise ValueError if a forward pass sees one sample only and the network's batch norm needs at least two."""
     if samples > 1:
         return
     try:
@@ -87,8 +89,8 @@ def check_batch(network: nn.Module, dataset: Dataset, samples: int) -> None:
             copy.deepcopy(network).train()(torch.zeros(1, *dataset.input_size))
     except ValueError as error:
         raise ValueError(
-            "batch_size leaves 1 sample per forward pass and device, on which batch norm cannot be trained: it must be "
-            f"at least 2 x accumulate x devices ({one_line(error)})"
+            "batch_size leaves 1 sample per forward pass and device, too few to train batch norm: it must be at least "
+            f"2 x accumulate x devices ({one_line(error)})"
         ) from error
 
 
@@ -96,43 +98,43 @@ def _from_function(name: str, weights: str | None) -> nn.Module:
     module_name, _, function_name = name.partition(":")
     if weights is None:
         raise ValueError(
-            f"task.teacher {name!r} builds a network with random weights, which teach nothing: give it a state dict by "
-            "--set task.teacher_weights=FILE (.safetensors or .pt)"
+            f"task.teacher {name!r} builds a network with random weights: provide trained ones with --set "
+            "task.teacher_weights=FILE (a state dict, .safetensors or .pt)"
         )
     try:
         build: Any = getattr(importlib.import_module(module_name), function_name)
         teacher = build()
-    except Exception as error:  # whatever someone else's module does
+    except Exception as error:  # user code may raise anything
         raise ValueError(
-            f"task.teacher {name!r} is read as module:function, and failed: {type(error).__name__}: {one_line(error)}"
+            f"task.teacher {name!r} was called as module:function and failed: {type(error).__name__}: {one_line(error)}"
         ) from error
     if not isinstance(teacher, nn.Module):
-        raise ValueError(f"task.teacher {name!r} gave a {type(teacher).__name__}, not a network (nn.Module)")
+        raise ValueError(f"task.teacher {name!r} returned a {type(teacher).__name__}, not an nn.Module")
     try:
         teacher.load_state_dict(read_weights(Path(weights)))
     except RuntimeError as error:
-        raise ValueError(f"{weights} does not fit the teacher {name!r}: {one_line(error)}") from error
+        raise ValueError(f"{weights} does not match the teacher {name!r}: {one_line(error)}") from error
     return teacher
 
 
 def trained_run(folder: Path) -> str:
-    """A finished run as `Stage.init_from` names it, FOLDER#DIGEST: other weights are another start, and another run."""
+    """Return a finished run in the form that `Stage.init_from` takes: FOLDER#DIGEST, with a digest of its weights."""
     return f"{folder}#{_digest(_final_weights(folder))}"
 
 
 def initial_weights(named: str) -> dict[str, Tensor]:
-    """The weights that `Stage.init_from` names: FOLDER, or FOLDER#DIGEST, which the weights must have."""
+    """Load the weights that `Stage.init_from` refers to: FOLDER, or FOLDER#DIGEST, whose digest is verified."""
     folder, mark, digest = named.rpartition("#")
     path = _final_weights(Path(folder if mark else named))
-    if mark and (found := _digest(path)) != digest:
-        raise ValueError(f"{path} holds other weights than this run started from (sha256 {found}..., not {digest}...)")
+    if mark and (actual := _digest(path)) != digest:
+        raise ValueError(f"{path} has changed since this run was configured (sha256 {actual}..., expected {digest}...)")
     return read_weights(path)
 
 
 def _final_weights(folder: Path) -> Path:
     path = folder / "model.safetensors"
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no final weights to start from (model.safetensors): name a finished run")
+        raise FileNotFoundError(f"{folder} has no final weights (model.safetensors): give the folder of a finished run")
     return path
 
 
@@ -141,14 +143,14 @@ def _digest(path: Path) -> str:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """A state dict from .safetensors, or from a torch file read with weights_only (no pickle is run)."""
+    """Read a state dict from .safetensors, or from a torch file with weights_only=True."""
     if not path.is_file():
-        raise FileNotFoundError(2, "No such file of weights", str(path))
+        raise FileNotFoundError(2, "No such weights file", str(path))
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             return load_file(path)
         return torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # a broken file fails in many ways, all of which mean the same
+    except Exception as error:  # a damaged file can raise almost anything
         raise ValueError(f"{path} is not a readable state dict: {one_line(error)}") from error

@@ -1,4 +1,4 @@
-"""The same run, otherwise: over other epochs, by another method, on its authors' network, in two steps."""
+"""Variants of a config: other epochs, another method, its authors' network, two-step training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NETWORKS = ("common", "published")
 
 
 def with_epochs(config: Config, epochs: int) -> Config:
-    """The same run over so many epochs in all; stages and warm-up keep their shares."""
+    """Return the config with `epochs` epochs in total; stages and warm-up keep their shares."""
     total = sum(stage.epochs for stage in config.stages)
     shares = _shared_out(epochs, [stage.epochs / total for stage in config.stages])
     stages = (dataclasses.replace(stage, epochs=n) for stage, n in zip(config.stages, shares, strict=True))
@@ -22,11 +22,11 @@ def with_epochs(config: Config, epochs: int) -> Config:
 
 
 def with_method(config: Config, name: str) -> Config:
-    """The same run by another method: over as many epochs, at that method's own hyperparameters and stages.
+    """Return the config with another method: same number of epochs, that method's own hyperparameters and stages.
 
-    Settings of the real parameters and a warm-up that are a part of the method replace the run's. The batch size stays
-    the run's, so that methods are compared at equal batches and budget; see with_network. The run's own method keeps
-    what the run says about it.
+    A method that prescribes settings of the real parameters or a warm-up overrides those of the config. The batch size
+    is kept, so that methods are compared at equal batch size and budget; see with_network. If the config already uses
+    this method, it is returned unchanged.
     """
     name = methods.current_name(name)
     if name == config.method:
@@ -39,7 +39,7 @@ def with_method(config: Config, name: str) -> Config:
     warmup = config.warmup_epochs
     if "warmup" in method.run:
         warmup = method.run["warmup"] * sum(stage.epochs for stage in stages)
-    # What the old method asked of the network, written out by `resolved`, does not go along.
+    # Drop options of the network that `resolved` filled in for the old method.
     default = default_options(config)
     options = {k: v for k, v in config.model.options.items() if k not in default or default[k] != v}
     model = dataclasses.replace(config.model, options=options)
@@ -49,10 +49,10 @@ def with_method(config: Config, name: str) -> Config:
 
 
 def with_network(config: Config, network: str) -> Config:
-    """The same run on the "common" network, as it is, or on the one that the method's authors "published".
+    """Return the config with the "common" network (unchanged), or with the one that the method's authors "published".
 
-    The published form is a set of options of birealnet20, and the authors' batch size. A method without one of its own
-    keeps the common network.
+    A published network is a set of options of birealnet20, with the authors' batch size. Methods without one keep the
+    common network.
     """
     check_choice("network", network, NETWORKS)
     if network == "common":
@@ -60,8 +60,8 @@ def with_network(config: Config, network: str) -> Config:
     method = methods.get(config.method)
     if config.model.name != "birealnet20":
         raise ValueError(
-            f"network = 'published' with model {config.model.name!r}: methods have published forms of birealnet20 "
-            "only; take the recipe cifar10-birealnet20, or network common"
+            f"network = 'published' with model {config.model.name!r}: published networks are variants of "
+            "birealnet20; use the recipe cifar10-birealnet20, or network common"
         )
     model = dataclasses.replace(config.model, options={**config.model.options, **method.network})
     batch_size = int(method.run.get("batch_size", config.batch_size))
@@ -69,18 +69,19 @@ def with_network(config: Config, network: str) -> Config:
 
 
 def two_step(config: Config) -> Config:
-    """The same run in two stages: binary activations with real weights first, then both binary, from those weights.
+    """Return the config with two stages: binary activations with real weights, then both binary, from those weights.
 
-    Half of the epochs each. The filter starts on its weights' side, or its first update would lose them.
+    Each stage gets half of the epochs. In the second stage the filter starts warm: otherwise its first update would
+    discard the weights.
     """
     return warm_started(in_two_stages(config))
 
 
 def in_two_stages(config: Config) -> Config:
-    """The stages of `two_step`, without a warm start yet: it follows from settings that may still change."""
+    """Return the config with the stages of `two_step`, without the warm start, which depends on other settings."""
     start = config.stages[0].init_from
     if len(config.stages) > 1:
-        raise ValueError(f"this run has {len(config.stages)} stages already: two-step training divides one")
+        raise ValueError(f"this run already has {len(config.stages)} stages: two-step training needs a run with one")
     parts = (methods.StageTemplate(0.5, "activations"), methods.StageTemplate(0.5, "both"))
     first, second = _stages_of(parts, sum(stage.epochs for stage in config.stages))
     first = dataclasses.replace(first, init_from=start)
@@ -88,10 +89,10 @@ def in_two_stages(config: Config) -> Config:
 
 
 def warm_started(config: Config) -> Config:
-    """The same run, where each stage that starts from trained weights starts the filter on their side.
+    """Return the config with a warm start of the filter in each stage that starts from trained weights.
 
-    warm_start = 3 sqrt(alpha / 2), at the stage's own alpha: what noise alone moves g by, three times (GradientFilter).
-    It is derived last, when all other settings are known, and only where the run does not say it itself.
+    warm_start = 3 sqrt(alpha / 2), at the stage's own alpha: three times the standard deviation of g under
+    pure noise (see GradientFilter). Call it last, when all other settings are known; explicit values are kept.
     """
     return dataclasses.replace(config, stages=tuple(_warm(config, stage) for stage in config.stages))
 
@@ -105,8 +106,8 @@ def _warm(config: Config, stage: Stage) -> Stage:
         return dataclasses.replace(stage, optimizer={**warm, **stage.optimizer})
     if methods.get(config.method).kind == "theta":
         raise ValueError(
-            f"method {config.method!r} starts from no weights: two-step training and --init-from are for latent "
-            "weights, or the filter"
+            f"method {config.method!r} cannot start from trained weights: two-step training and --init-from work with "
+            "latent weights and with the filter"
         )
     return stage
 
@@ -121,9 +122,9 @@ def _stages_of(parts: tuple[methods.StageTemplate, ...], epochs: int) -> tuple[S
 
 
 def _shared_out(epochs: int, shares: list[float]) -> list[int]:
-    """Whole epochs by shares, at least one each; what is left over goes to the last stage."""
+    """Divide epochs by shares, at least one each; the remainder goes to the last stage."""
     if epochs < len(shares):
-        raise ValueError(f"epochs is {epochs}; this run has {len(shares)} stages and needs at least one for each")
+        raise ValueError(f"epochs is {epochs}; this run has {len(shares)} stages, each of which needs at least one")
     counts = [max(1, int(epochs * share)) for share in shares[:-1]]
     counts.append(epochs - sum(counts))
     if counts[-1] < 1:

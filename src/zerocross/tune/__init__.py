@@ -1,7 +1,7 @@
-"""Search for good settings: search spaces as data, Bayesian samplers on Optuna, any number of workers on one study.
+"""Hyperparameter search: search spaces as data, Bayesian samplers from Optuna, any number of workers per study.
 
-It takes any callable, (settings, report) -> value, and knows nothing of networks: `search(objective, space, trials)` in
-memory, or `connect`, `begin_or_join`, `extend` and `work` on a database that workers share.
+It works with any callable, (settings, report) -> value, and does not depend on networks: `search(objective, space,
+trials)` in memory, or `connect`, `begin_or_join`, `extend` and `work` on a database that workers share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a study has found: its results in the order in which they came."""
+"""The results of a study, in order of completion."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from optuna.trial import FrozenTrial, TrialState
 from zerocross.tune.queue import slot, slots
 from zerocross.tune.space import Settings
 
-ENOUGH = 10  # results from which on importance is more than chance
-SAMPLER_SECONDS = "sampler_seconds"  # the attribute of a trial that holds what its suggestion cost
+ENOUGH = 10  # minimum number of results for a meaningful importance
+SAMPLER_SECONDS = "sampler_seconds"  # trial attribute: time spent on its suggestion
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Outcome:
     """The result of one trial.
 
     Args:
-        number: Of the trial, counted from 0 without repeats.
-        settings: What was searched; without what is fixed.
-        value: What the objective returned; of a pruned trial, what it last reported.
-        pruned: Whether the trial was cut.
-        seconds: From its claim to its result.
-        sampler_seconds: The sampler's part of them.
+        number: Number of the trial, counted from 0 without retries.
+        settings: The searched settings, without the fixed ones.
+        value: The value that the objective returned; for a pruned trial, the last one reported.
+        pruned: Whether the trial was pruned.
+        seconds: Duration of the trial.
+        sampler_seconds: The sampler's share of it.
     """
 
     number: int
@@ -40,9 +40,9 @@ class History:
     """The results of a study so far.
 
     Args:
-        outcomes: In the order in which they came.
-        failed: Trials without a result, whose last attempt failed.
-        open: Trials that wait or run.
+        outcomes: In order of completion.
+        failed: Number of trials without a result, whose last attempt failed.
+        open: Number of trials that are waiting or running.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -51,11 +51,11 @@ class History:
 
     @property
     def best(self) -> Outcome | None:
-        """The best result, the first of equals, of trials that ran to their end; None where there is none yet."""
+        """The best result of a complete trial, the first one if there are several; None if there is none yet."""
         return max((one for one in self.outcomes if not one.pruned), key=lambda one: one.value, default=None)
 
     def best_so_far(self) -> list[float]:
-        """After each outcome, the best value of all up to it; a pruned trial improves nothing."""
+        """Return the best value up to each outcome; pruned trials do not count."""
         best, values = float("-inf"), []
         for one in self.outcomes:
             best = best if one.pruned else max(best, one.value)
@@ -64,7 +64,7 @@ class History:
 
 
 def read(study: optuna.Study) -> History:
-    """The history of a study."""
+    """Return the history of a study."""
     done, failed, still_open = [], 0, 0
     for attempts in slots(study).values():
         results = [trial for trial in attempts if trial.state in {TrialState.COMPLETE, TrialState.PRUNED}]
@@ -79,7 +79,7 @@ def read(study: optuna.Study) -> History:
 
 
 def importance(study: optuna.Study) -> dict[str, float]:
-    """Each parameter's share of the variance of the value (functional ANOVA); empty where trials are too few to say."""
+    """Each parameter's share of the variance of the value (functional ANOVA); empty if there are too few trials."""
     whole = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(whole) < ENOUGH or len({trial.value for trial in whole}) < 2:
         return {}
@@ -89,7 +89,7 @@ def importance(study: optuna.Study) -> dict[str, float]:
 
 
 def outcome(trial: FrozenTrial) -> Outcome:
-    """The Outcome of a finished trial."""
+    """Return the Outcome of a finished trial."""
     return Outcome(
         number=slot(trial),
         settings=dict(trial.params),

@@ -1,4 +1,4 @@
-"""The search itself: claim a trial, ask the sampler for settings, call the objective, tell the result; and again."""
+"""The search loop: claim a trial, get settings from the sampler, call the objective, store the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerocross.tune.study import Study, StudyPlan, begin_or_join, quietly
 
 Report = Callable[[int, float], None]
 Objective = Callable[[Settings, Report], float]
-_POLL = 1.0  # seconds between two looks at a study whose last trials run elsewhere
+_POLL = 1.0  # seconds between polls of a study whose last trials run elsewhere
 
 
 def search(
@@ -33,13 +33,13 @@ def search(
     """Search for the settings with the highest value, in memory, in this process.
 
     Args:
-        objective: (settings, report) -> a finite number, the higher the better. `report(step, value)` is for values on
-            the way, by which a hopeless trial is cut, if `prune`; an objective need not call it.
-        space: What is searched.
-        trials: How many, at least 1.
+        objective: (settings, report) -> a finite number to maximize. It may call `report(step, value)` with
+            intermediate values, by which unpromising trials are pruned if `prune` is True.
+        space: The search space.
+        trials: Number of trials, at least 1.
         sampler: "botorch", "gp", "tpe" or "random".
-        seed: Of the sampler; the same seed and objective give the same history.
-        prune: Cut a trial that is worse than the median of the others at the same step.
+        seed: Seed of the sampler; the same seed and objective give the same history.
+        prune: Prune trials that are worse than the median of the others at the same step.
     """
     study = begin_or_join(in_memory(), "search", StudyPlan(space, sampler, seed, prune))
     extend(study, trials)
@@ -48,19 +48,19 @@ def search(
 
 
 def extend(study: Study, trials: int) -> None:
-    """Have a study hold at least so many trials; those that are there stay."""
+    """Add trials to a study until it has at least this many."""
     if trials < 1:
         raise ValueError(f"trials is {trials}; it must be at least 1")
     queue.extend(study.load(), trials)
 
 
 def work(study: Study, objective: Objective, on_outcome: Callable[[Outcome], None] | None = None) -> None:
-    """Run trials of a study until all are done, here or by other workers, whose trials are taken over if they die.
+    """Run trials of a study until all are complete; trials of workers that die are taken over.
 
     Args:
-        study: Extended to as many trials as are wanted.
+        study: A study with trials (see extend).
         objective: See search().
-        on_outcome: Called with each result of this process.
+        on_outcome: Called with each result produced by this process.
     """
     while True:
         claimed, finished = patiently(lambda: _next(study))
@@ -74,7 +74,7 @@ def work(study: Study, objective: Objective, on_outcome: Callable[[Outcome], Non
 
 
 def _next(study: Study) -> tuple[FrozenTrial | None, bool]:
-    """A claimed trial, if there is one to claim, and whether the study is finished."""
+    """Claim a trial, if one is waiting; also return whether the study is finished."""
     view, storage = study.load(), study.storage
     queue.take_over(view, storage.database, storage.grace)
     claimed = queue.claim(view, storage.database)
@@ -84,7 +84,7 @@ def _next(study: Study) -> tuple[FrozenTrial | None, bool]:
 
 
 def _run(study: Study, claimed: FrozenTrial, objective: Objective) -> Outcome | None:
-    """Run one trial; None where it was taken over by another worker in the meantime."""
+    """Run one trial; return None if another worker has taken it over in the meantime."""
     database = study.storage.database
     try:
         with queue.alive(database, claimed, study.storage.beat):
@@ -95,16 +95,16 @@ def _run(study: Study, claimed: FrozenTrial, objective: Objective) -> Outcome | 
                 settings = study.plan.space.suggest(trial)
             trial.set_user_attr(history.SAMPLER_SECONDS, sampler.seconds)
             value, state = _value(objective, settings, trial)
-            told = patiently(lambda: view.tell(trial, value, state, skip_if_finished=True))
+            stored = patiently(lambda: view.tell(trial, value, state, skip_if_finished=True))
     except UpdateFinishedTrialError:
         return None
     except Exception:
         queue.fail(database, claimed)
         raise
-    except BaseException:  # an interrupt says nothing about the trial
+    except BaseException:  # an interrupt is not a failure of the trial
         queue.give_back(database, claimed)
         raise
-    return None if told.state == TrialState.FAIL else history.outcome(told)
+    return None if stored.state == TrialState.FAIL else history.outcome(stored)
 
 
 def _sampler(study: Study, claimed: FrozenTrial) -> optuna.samplers.BaseSampler:
@@ -125,7 +125,7 @@ def _value(objective: Objective, settings: Settings, trial: optuna.Trial) -> tup
     try:
         returned = objective(settings, report)
     except TrialPruned:
-        return None, TrialState.PRUNED  # its value is what it last reported
+        return None, TrialState.PRUNED  # its value is the last one reported
     try:
         value = float(returned)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The picture of a study: its history, and each parameter against the value, drawn from its outcomes alone."""
+"""Plot a study: its history, and the value over each parameter."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from zerocross.files import write_whole
 from zerocross.tune.history import History
 from zerocross.tune.space import Parameter, SearchSpace, short
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # Okabe and Ito: distinct to the colour-blind, and in print
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # Okabe and Ito's colour-blind safe palette
 
 
 def draw(path: Path, history: History, space: SearchSpace, title: str, value: str = "value") -> None:
-    """Draw a history to a .png or .svg file; `value` says what the objective returned."""
+    """Plot a history to a .png or .svg file; `value` is the label of the objective."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -45,9 +45,9 @@ def _draw_history(axis: Any, history: History) -> None:
     whole = [(x, one.value) for x, one in zip(order, history.outcomes, strict=True) if not one.pruned]
     pruned = [(x, one.value) for x, one in zip(order, history.outcomes, strict=True) if one.pruned]
     axis.step(order, history.best_so_far(), where="post", color=ORANGE, label="best so far")
-    axis.scatter(*zip(*whole, strict=True), s=16, color=BLUE, label="a trial") if whole else None
+    axis.scatter(*zip(*whole, strict=True), s=16, color=BLUE, label="trial") if whole else None
     axis.scatter(*zip(*pruned, strict=True), s=16, color=GREY, marker="x", label="pruned") if pruned else None
-    axis.set(xlabel="trial, in the order of results")
+    axis.set(xlabel="trial, in order of completion")
     axis.legend(frameon=False, fontsize="small")
 
 

@@ -1,4 +1,4 @@
-"""Samplers by name: who suggests the next trial."""
+"""Samplers by name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 SAMPLERS = ("botorch", "gp", "tpe", "random")
-STARTUP = 5  # trials drawn at random before a model is asked: a fifth of the paper's 25
+STARTUP = 5  # random trials before the first model: a fifth of the paper's 25
 
 
 def check(name: str) -> None:
-    """Refuse a sampler that does not exist, or whose package is missing."""
+    """Raise ValueError if a sampler is unknown or its package is not installed."""
     if name not in SAMPLERS:
         raise ValueError(f"sampler {name!r} is unknown; choose one of {', '.join(SAMPLERS)}")
     if name == "botorch":
@@ -26,40 +26,42 @@ def check(name: str) -> None:
             importlib.import_module("optuna_integration.botorch")
             importlib.import_module("botorch")
         except ImportError as error:
-            raise ValueError(f"sampler 'botorch' needs a package ({error}): pip install 'zerocross[tune]'") from error
+            raise ValueError(
+                f"sampler 'botorch' requires a package ({error}): pip install 'zerocross[tune]'"
+            ) from error
 
 
 class TimedSampler(BaseSampler):
-    """A sampler that counts its own seconds, without those of the storage that its suggestions go to."""
+    """A sampler wrapper that measures the sampler's own time, without that of the storage."""
 
     def __init__(self, sampler: BaseSampler) -> None:
         self.sampler = sampler
         self.seconds = 0.0
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """As the sampler does."""
+        """Delegate to the sampler."""
         return self._count(self.sampler.infer_relative_search_space, study, trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """As the sampler does."""
+        """Delegate to the sampler."""
         return self._count(self.sampler.sample_relative, study, trial, search_space)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """As the sampler does."""
+        """Delegate to the sampler."""
         return self._count(self.sampler.sample_independent, study, trial, param_name, param_distribution)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """As the sampler does."""
+        """Delegate to the sampler."""
         self._count(self.sampler.before_trial, study, trial)
 
     def after_trial(
         self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """As the sampler does."""
+        """Delegate to the sampler."""
         self.sampler.after_trial(study, trial, state, values)
 
     def _count(self, method: Callable[..., Any], *args: Any) -> Any:
@@ -71,14 +73,14 @@ class TimedSampler(BaseSampler):
 
 
 def build(name: str, seed: int, number: int, *, pending: bool = False) -> BaseSampler:
-    """The sampler of one trial, which depends on the seed, the trial's number and the history, not on the process.
+    """Create the sampler of one trial; it depends on seed, trial number and history, not on the process.
 
     Args:
         name: "botorch" (BoTorch's Gaussian process, log expected improvement), "gp" (Optuna's own), "tpe", "random".
-        seed: Of the study.
-        number: Of the trial, counted without repeats.
-        pending: Whether other trials run at this time; BoTorch then reckons with them, which costs it more time. The
-            others always do.
+        seed: Seed of the study.
+        number: Number of the trial, counted without retries.
+        pending: Whether other trials are running; BoTorch then takes them into account, which takes more time. The
+            other samplers always do.
     """
     check(name)
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) >> 1  # torch and numpy take 31 bits

@@ -1,4 +1,4 @@
-"""Search spaces as data: what is searched, within which ranges, and what is held fixed meanwhile."""
+"""Search spaces as data: parameters with their ranges, and fixed settings."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Settings = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One setting that is searched: a number within a range, or one of some choices.
+    """One searched setting: a number in a range, or one of several choices.
 
     Args:
-        name: Of the setting, as the objective gets it.
-        low: Lower end of the range, included.
-        high: Upper end, included, above `low`.
-        log: Whether equal factors count as equal distances (low > 0), in place of equal differences.
-        choices: In place of a range: at least two numbers, texts, truth values or None.
+        name: Name of the setting, as passed to the objective.
+        low: Lower end of the range, inclusive.
+        high: Upper end, inclusive, above `low`.
+        log: Whether to search on a log scale (requires low > 0).
+        choices: Instead of a range: at least two numbers, strings, booleans or None.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"a parameter's name is {self.name!r}; it must be a text")
+            raise ValueError(f"a parameter's name is {self.name!r}; it must be a non-empty string")
         if not isinstance(self.log, bool):
-            raise ValueError(f"{self.name}: log is {self.log!r}; it can be true or false")
+            raise ValueError(f"{self.name}: log is {self.log!r}; it must be true or false")
         if not isinstance(self.choices, (list, tuple)):
             raise ValueError(f"{self.name}: choices is {self.choices!r}; it must be a list")
         object.__setattr__(self, "choices", tuple(self.choices))
@@ -50,7 +50,7 @@ class Parameter:
         if self.low is not None or self.high is not None or self.log:
             raise ValueError(f"{self.name} has choices and a range (low, high, log); give one of the two")
         if bad := [choice for choice in self.choices if not isinstance(choice, Value)]:
-            raise ValueError(f"{self.name}: {bad[0]!r} cannot be a choice; give numbers, texts, true, false or null")
+            raise ValueError(f"{self.name}: {bad[0]!r} cannot be a choice; use numbers, strings, true, false or null")
         if len({(type(choice), choice) for choice in self.choices}) != len(self.choices) or len(self.choices) < 2:
             raise ValueError(f"{self.name}: choices are {list(self.choices)}; give at least two different ones")
 
@@ -75,20 +75,20 @@ class Parameter:
         return float(self.low or 0.0), float(self.high or 0.0)
 
     def probes(self) -> tuple[Value, ...]:
-        """A value from inside, then the extremes: the ends of a range, or every choice."""
+        """Return a value inside the range followed by its ends, or every choice."""
         if self.choices:
             return self.choices
         low, high = self.ends
         return (math.sqrt(low * high) if self.log else (low + high) / 2), low, high
 
     def suggest(self, trial: optuna.Trial) -> Value:
-        """The value that a trial's sampler chooses."""
+        """Return the value that a trial's sampler suggests."""
         if self.choices:
             return trial.suggest_categorical(self.name, self.choices)
         return trial.suggest_float(self.name, *self.ends, log=self.log)
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in a file."""
+        """Return the form used in JSON files."""
         if self.choices:
             return {"name": self.name, "choices": list(self.choices)}
         return {"name": self.name, "low": self.low, "high": self.high, "log": self.log}
@@ -105,7 +105,7 @@ class SearchSpace:
 
     Args:
         parameters: At least one; their names differ.
-        fixed: Settings that every trial gets as they are.
+        fixed: Settings that all trials share.
     """
 
     parameters: tuple[Parameter, ...]
@@ -116,11 +116,11 @@ class SearchSpace:
         if not names:
             raise ValueError("a search space needs at least one parameter")
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"{twice[0]} stands twice in the search space")
+            raise ValueError(f"{twice[0]} appears twice in the search space")
         if both := [name for name in names if name in self.fixed]:
-            raise ValueError(f"{both[0]} is searched and fixed at the same time; leave out one of the two")
+            raise ValueError(f"{both[0]} is both searched and fixed; remove one of the two")
         if bad := [name for name, value in self.fixed.items() if not isinstance(value, Value)]:
-            raise ValueError(f"{bad[0]} is fixed at {self.fixed[bad[0]]!r}; give a number, text, true, false, null")
+            raise ValueError(f"{bad[0]} is fixed at {self.fixed[bad[0]]!r}; use a number, string, true, false or null")
 
     @property
     def names(self) -> list[str]:
@@ -128,17 +128,17 @@ class SearchSpace:
         return [parameter.name for parameter in self.parameters]
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Value]:
-        """A trial's settings: the fixed ones, and those that its sampler chooses."""
+        """Return a trial's settings: the fixed ones, and those that its sampler suggests."""
         return {**self.fixed, **{parameter.name: parameter.suggest(trial) for parameter in self.parameters}}
 
     def probes(self) -> list[dict[str, Value]]:
-        """Settings that reach the extremes of each parameter in turn: to refuse a wrong space before any work."""
+        """Return settings at the extremes of each parameter in turn, to check a space before any trial runs."""
         middle = {**self.fixed, **{parameter.name: parameter.probes()[0] for parameter in self.parameters}}
         others = [{**middle, part.name: value} for part in self.parameters for value in part.probes()[1:]]
         return [middle, *others]
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in a file."""
+        """Return the form used in JSON files."""
         return {"fixed": dict(self.fixed), "parameters": [parameter.to_dict() for parameter in self.parameters]}
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class SearchSpace:
 
 
 def from_dict(values: Any) -> SearchSpace:
-    """The SearchSpace of such a dict: {"parameters": [...], "fixed": {...}}; unknown keys are refused."""
+    """Create a SearchSpace from {"parameters": [...], "fixed": {...}}; raise ValueError on unknown keys."""
     if not isinstance(values, dict) or not isinstance(values.get("parameters"), list):
         raise ValueError('a search space is {"parameters": [{"name": ..., "low": ..., "high": ...}, ...]}')
     _refuse_unknown(values, ("parameters", "fixed"), "a search space")
@@ -163,15 +163,15 @@ def from_dict(values: Any) -> SearchSpace:
 
 
 def read(path: Path) -> SearchSpace:
-    """The SearchSpace of a JSON file."""
+    """Read a SearchSpace from a JSON file."""
     try:
         return from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:  # a JSONDecodeError is one, too
+    except ValueError as error:  # includes JSONDecodeError
         raise ValueError(f"{path}: {error}") from error
 
 
 def short(value: Value) -> str:
-    """A setting in a few characters."""
+    """Format a setting in a few characters."""
     return f"{value:.3g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 

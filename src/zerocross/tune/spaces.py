@@ -1,9 +1,9 @@
-"""The search spaces that have a name: the paper's two, over fields of a training config, which are mere names here.
+"""Named search spaces: those of the paper, over fields of a training config.
 
 The paper searches six settings of latent weights (its Table 1 without learning-rate decay) and two of the filter; it
-does not say within which ranges. These are ours: two decades and more around what the literature uses, with the latent
-range of lr * weight_decay covering that of alpha. "latent" scales as published code does, with the gradient passed
-unscaled; "latent-magnitude-aware" multiplies the gradient by the scale, as Larq does.
+does not state the ranges. Those here span at least two decades around the values used in the literature, with the
+latent range of lr * weight_decay covering that of alpha. "latent" scales as published code does, with the gradient
+passed unscaled; "latent-magnitude-aware" multiplies the gradient by the scale, as Larq does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zerocross.tune.space import Parameter, SearchSpace, read
 
 
 def _latent(scale: str) -> SearchSpace:
-    """Six settings of latent weights, with or without this scaling."""
+    """Return the space of six settings of latent weights, with or without this scaling."""
     return SearchSpace(
         (
             Parameter("optimizer.lr", 1e-3, 10.0, log=True),
@@ -46,7 +46,7 @@ SPACES: Mapping[str, SearchSpace] = MappingProxyType(
 
 
 def get(name: str) -> SearchSpace:
-    """A named space, or that of a JSON file."""
+    """Return a search space by name, or from a JSON file."""
     if name in SPACES:
         return SPACES[name]
     if not Path(name).is_file():

@@ -1,4 +1,4 @@
-"""Where a study lives: a database that any number of workers share, by URL, or this process's memory."""
+"""Storage of studies: a database shared by any number of workers, or the memory of this process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from zerocross.tune.queue import requeue
 
 T = TypeVar("T")
 
-BEAT = 15  # seconds between two signs of life of a running trial
-GRACE = 60  # seconds without one after which its worker counts as dead
-_PATIENCE = (1, 5, 15, 30)  # seconds between tries to reach a database that was there a moment ago
+BEAT = 15  # seconds between two heartbeats of a running trial
+GRACE = 60  # seconds without a heartbeat after which a worker is presumed dead
+_PATIENCE = (1, 5, 15, 30)  # seconds between attempts to reach a database that was available before
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Storage:
 
     Args:
         database: Optuna's handle.
-        beat: Seconds between two signs of life of a running trial; None where nobody looks for them.
-        grace: Seconds without one after which a trial's worker counts as dead.
+        beat: Seconds between two heartbeats of a running trial; None: no heartbeats.
+        grace: Seconds without a heartbeat after which a worker is presumed dead.
     """
 
     database: BaseStorage
@@ -42,22 +42,24 @@ class Storage:
 
 
 def in_memory() -> Storage:
-    """A storage that ends with this process."""
+    """Return a storage in the memory of this process."""
     return Storage(optuna.storages.InMemoryStorage())
 
 
 def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRACE) -> Storage:
-    """A database by URL: sqlite:///FILE, postgresql://..., mysql+pymysql://...
+    """Open a database by URL: sqlite:///FILE, postgresql://..., mysql+pymysql://...
 
     Args:
-        url: As SQLAlchemy writes it.
-        create: Whether a SQLite file that is not there is made.
-        beat: Seconds between two signs of life of a running trial.
-        grace: Seconds without one after which a trial's worker counts as dead; above `beat`.
+        url: An SQLAlchemy URL.
+        create: Whether to create a SQLite file that does not exist.
+        beat: Seconds between two heartbeats of a running trial.
+        grace: Seconds without a heartbeat after which a worker is presumed dead; greater than `beat`.
     """
     parsed, named = _parse(url)
     if not 0 < beat < grace:
-        raise ValueError(f"beat and grace are {beat} and {grace} seconds; they must be positive, and grace the longer")
+        raise ValueError(
+            f"beat and grace are {beat} and {grace} seconds; they must be positive, and grace greater than beat"
+        )
     sqlite = parsed.get_backend_name() == "sqlite"
     if sqlite:
         _check_file(parsed.database, named, create=create)
@@ -73,11 +75,11 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
         raise ValueError(f"the storage {named} cannot be reached: {_brief(error)}") from error
     if sqlite:
         _take_turns(rdb.engine)
-    return Storage(optuna.storages.get_storage(rdb), beat, grace)  # which remembers what can no longer change
+    return Storage(optuna.storages.get_storage(rdb), beat, grace)  # adds a cache of finished trials
 
 
 def patiently(call: Callable[[], T]) -> T:
-    """Call, and again after a while, where the database does not answer: a restart of it should cost no trial."""
+    """Call a function, retrying for a while if the database is unavailable, so that its restart costs no trial."""
     for seconds in _PATIENCE:
         try:
             return call()
@@ -97,14 +99,14 @@ def _open(url: str, options: dict[str, Any], beat: int, grace: int) -> RDBStorag
         )
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)  # heartbeats are, for Optuna
+        warnings.simplefilter("ignore", ExperimentalWarning)  # heartbeats are experimental in Optuna
         for _ in range(4):
             try:
                 return once()
             except (OperationalError, ProgrammingError, IntegrityError):
                 if not _answers(url, options):
                     raise
-                time.sleep(1)  # several workers make the tables of a new database at once; all but one come second
+                time.sleep(1)  # several workers create the tables of a new database at once; only one succeeds
         return once()
 
 
@@ -120,12 +122,12 @@ def _answers(url: str, options: dict[str, Any]) -> bool:
 
 
 def _take_turns(engine: sqlalchemy.Engine) -> None:
-    """One SQLite transaction at a time: its reads take no lock, so that two workers could claim the same trial."""
+    """Serialize SQLite transactions: reads take no lock, so that two workers could claim the same trial."""
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, record: Any) -> None:
         del record
-        connection.isolation_level = None  # Python's sqlite3 would begin late, at the first write
+        connection.isolation_level = None  # otherwise Python's sqlite3 begins only at the first write
 
     @event.listens_for(engine, "begin")
     def begun(connection: sqlalchemy.Connection) -> None:
@@ -135,7 +137,7 @@ def _take_turns(engine: sqlalchemy.Engine) -> None:
 
 
 def _parse(url: str) -> tuple[sqlalchemy.URL, str]:
-    """A URL, and how it may be shown: without its password. One that cannot be taken apart is not shown at all."""
+    """Return a parsed URL, and its text without the password; never show a URL that cannot be parsed."""
     for_instance = "for instance sqlite:///runs/tune.db, postgresql://user@host/database"
     user, _, secret = url.rpartition("@")[0].partition("://")[2].partition(":")
     if "/" not in user and set(secret) & set("@:/?#[] "):
@@ -152,7 +154,7 @@ def _parse(url: str) -> tuple[sqlalchemy.URL, str]:
 
 
 def shown(url: str | sqlalchemy.URL) -> str:
-    """A URL as it may be printed: without its password, wherever in it that stands."""
+    """Return a URL for display, without its password."""
     parsed = sqlalchemy.make_url(url)
     query = {key: "hidden" if "pass" in key.lower() else value for key, value in parsed.query.items()}
     return parsed.set(query=query).render_as_string(hide_password=True)
@@ -160,7 +162,7 @@ def shown(url: str | sqlalchemy.URL) -> str:
 
 def _check_file(file: str | None, named: str, *, create: bool) -> None:
     if not file or file == ":memory:":
-        raise ValueError(f"the storage {named} would be in memory, where no other process finds it; name a file")
+        raise ValueError(f"the storage {named} would be in memory, where other processes cannot access it; give a file")
     path = Path(file)
     if not path.exists() and not create:
         raise FileNotFoundError(f"the storage {named} cannot be reached: there is no file {path}")
@@ -172,5 +174,5 @@ def _check_file(file: str | None, named: str, *, create: bool) -> None:
 
 
 def _brief(error: BaseException) -> str:
-    """The beginning of a database's message, without SQLAlchemy's reference to its pages."""
+    """Return the start of a database's message, without SQLAlchemy's link to its documentation."""
     return one_line(getattr(error, "orig", None) or error.__cause__ or error, 200)

@@ -1,4 +1,4 @@
-"""A study: a name in a storage, with the plan it was made by; begun once, joined by any number of workers."""
+"""Studies: created once by name in a storage, with a plan, and joined by any number of workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zerocross.tune.samplers import STARTUP
 from zerocross.tune.space import SearchSpace, from_dict
 from zerocross.tune.storage import Storage
 
-_PLAN = "plan"  # the study's attribute that holds it
+_PLAN = "plan"  # attribute of the study
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -30,11 +30,11 @@ class StudyPlan:
     """What a study searches, and how; all workers of a study share it.
 
     Args:
-        space: What is searched.
+        space: The search space.
         sampler: One of zerocross.tune.samplers.SAMPLERS.
-        seed: Of the sampler, at least 0.
-        prune: Whether a trial that is worse than the median of the others at the same step is cut.
-        about: What the objective needs, as plain JSON; kept with the study, for whoever goes on with it.
+        seed: Seed of the sampler, at least 0.
+        prune: Whether to prune trials that are worse than the median of the others at the same step.
+        about: What the objective needs, as plain JSON; stored with the study for workers that join or resume it.
     """
 
     space: SearchSpace
@@ -49,7 +49,7 @@ class StudyPlan:
             raise ValueError(f"seed is {self.seed}; it must be 0 or above")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain containers, fit for JSON."""
+        """Convert to plain containers, ready for JSON."""
         return json.loads(json.dumps({**asdict(self), "space": self.space.to_dict()}))
 
 
@@ -62,7 +62,7 @@ class Study:
     plan: StudyPlan
 
     def load(self, sampler: BaseSampler | None = None) -> optuna.Study:
-        """Optuna's view of it; higher values are better."""
+        """Return Optuna's view of the study; values are maximized."""
         pruner: BasePruner = NopPruner()
         if self.plan.prune:
             pruner = MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=1)
@@ -70,42 +70,42 @@ class Study:
 
 
 def begin_or_join(storage: Storage, name: str, plan: StudyPlan) -> Study:
-    """Make a study, or join the one of that name if it was made by the same plan; another plan is refused."""
+    """Create a study, or join the existing one of that name; raise ValueError if it has another plan."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"study {name!r}: a name has letters, digits, dots, dashes and underscores, since files get it"
+            f"study {name!r}: use letters, digits, dots, dashes and underscores only, since files are named after it"
         )
     try:
         with quietly():
-            made = optuna.create_study(study_name=name, storage=storage.database, direction="maximize")
+            created = optuna.create_study(study_name=name, storage=storage.database, direction="maximize")
     except DuplicatedStudyError:
         study = join(storage, name)
         _check_same(name, study.plan.to_dict(), plan.to_dict())
         return study
-    made.set_user_attr(_PLAN, plan.to_dict())
+    created.set_user_attr(_PLAN, plan.to_dict())
     return Study(storage, name, plan)
 
 
 def join(storage: Storage, name: str) -> Study:
-    """A study that is there, with the plan it was made by."""
+    """Open an existing study."""
     try:
         found = optuna.load_study(study_name=name, storage=storage.database)
     except KeyError:
-        there = sorted(optuna.get_all_study_names(storage.database))
-        known = f"it has {', '.join(there[:20])}" if there else "it has none yet"
-        raise ValueError(f"there is no study {name!r} in this storage; {known}") from None
-    deadline = time.monotonic() + 10  # whoever makes it writes the plan a moment later
+        names = sorted(optuna.get_all_study_names(storage.database))
+        known = f"it has {', '.join(names[:20])}" if names else "it has none yet"
+        raise ValueError(f"study {name!r} does not exist in this storage; {known}") from None
+    deadline = time.monotonic() + 10  # its creator writes the plan a moment later
     while _PLAN not in found.user_attrs and time.monotonic() < deadline:
         time.sleep(0.1)
     if _PLAN not in found.user_attrs:
-        raise ValueError(f"study {name!r} was not made by zerocross: it has no plan; choose another name")
+        raise ValueError(f"study {name!r} was not created by zerocross (it has no plan); choose another name")
     values = found.user_attrs[_PLAN]
     return Study(storage, name, StudyPlan(**{**values, "space": from_dict(values["space"])}))
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Leave the telling to us: Optuna logs each study and warns of what it calls experimental, BoTorch of its fits."""
+    """Silence Optuna's log messages and the warnings of Optuna and BoTorch."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -119,18 +119,18 @@ def quietly() -> Iterator[None]:
 def _check_same(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     if old == new:
         return
-    way_out = "go on with it as it is by its name alone, or choose another name for this one"
+    way_out = "resume it by its name alone, or choose another name for the new one"
     if old["space"] != new["space"]:
         was, now = from_dict(old["space"]), from_dict(new["space"])
-        raise ValueError(f"study {name!r} was made with another space ({was}), not with ({now}); {way_out}")
+        raise ValueError(f"study {name!r} was created with another space ({was}), not with ({now}); {way_out}")
     before, after = dict(flat(old)), dict(flat(new))
     keys = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
-    told = ", ".join(f"{key} {before.get(key)}, not {after.get(key)}" for key in sorted(keys)[:4])
-    raise ValueError(f"study {name!r} was made with {told}; {way_out}")
+    differences = ", ".join(f"{key} {before.get(key)}, not {after.get(key)}" for key in sorted(keys)[:4])
+    raise ValueError(f"study {name!r} was created with {differences}; {way_out}")
 
 
 def flat(values: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Nested containers by dotted path."""
+    """Flatten nested containers to (dotted path, value) pairs."""
     if isinstance(values, (dict, list)):
         items = values.items() if isinstance(values, dict) else enumerate(values)
         return [pair for key, value in items for pair in flat(value, f"{path}.{key}" if path else str(key))]

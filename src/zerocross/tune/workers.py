@@ -1,4 +1,4 @@
-"""Several workers on one machine: a process each, with its share of the cores."""
+"""Several workers on one machine: one process each, with its share of the cores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class WorkerExit:
-    """How a worker ended.
+    """How a worker exited.
 
     Args:
-        code: Its exit code, or minus the signal that ended it.
-        error: What it raised.
+        code: Exit code, or minus the number of the signal that killed it.
+        error: The exception it raised.
     """
 
     code: int
@@ -33,31 +33,31 @@ class WorkerExit:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def limit_threads(workers: int) -> int:
-    """Have this process, one of several, compute on its share of the cores; returns how many threads that is."""
+    """Limit this process to its share of the cores; return the number of threads."""
     import threadpoolctl
     import torch
 
-    threads = max(1, min(torch.get_num_threads(), cores() // workers))  # fewer, where the environment asks for it
+    threads = max(1, min(torch.get_num_threads(), cores() // workers))  # fewer if the environment says so
     torch.set_num_threads(threads)
-    threadpoolctl.threadpool_limits(threads)  # NumPy's and SciPy's, which know nothing of torch's
+    threadpoolctl.threadpool_limits(threads)  # for NumPy and SciPy
     return threads
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Have this process compute on one thread: small networks train fastest so, and sums do not depend on the cores."""
+    """Limit this process to one thread: fastest for small networks, and sums do not depend on the number of cores."""
     import threadpoolctl
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpoolctl.threadpool_limits(1):  # NumPy's and SciPy's, which know nothing of torch's
+        with threadpoolctl.threadpool_limits(1):  # for NumPy and SciPy
             yield
     finally:
         torch.set_num_threads(before)
@@ -65,7 +65,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Have SIGTERM raise SystemExit, so that a trial at hand is given back."""
+    """Make SIGTERM raise SystemExit, so that the current trial is returned to the queue."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
@@ -81,62 +81,62 @@ def stoppable() -> Iterator[None]:
 def run(count: int, target: Callable[..., object], *args: Any) -> list[WorkerExit]:
     """Call target(*args) in `count` processes, each limited to its share of the cores; wait for all of them.
 
-    An interrupt, or SIGTERM, is passed on to those that run, which have time to give their trials back.
+    An interrupt or SIGTERM is forwarded to running workers, which return their trials to the queue.
 
     Args:
-        count: How many, at least 1.
+        count: Number of processes, at least 1.
         target: A function that a new process can import.
-        args: Plain values.
+        args: Picklable values.
     """
     if count < 1:
         raise ValueError(f"workers is {count}; it must be at least 1")
     context = multiprocessing.get_context("spawn")  # a forked copy of a process with threads may hang
-    processes, said = [], {}  # said: the reading end of each worker's pipe -> its error
+    processes, errors = [], {}  # errors: the reading end of each worker's pipe -> its error
     with stoppable():
         try:
             for index in range(count):
                 reader, writer = context.Pipe(duplex=False)
                 words = (count, writer, target, args)
                 processes.append(context.Process(target=_begin, args=words, name=f"worker {index + 1}"))
-                said[reader] = ""
-                with writer:  # the worker's own is the only one from now on: when it ends, the pipe does
+                errors[reader] = ""
+                with writer:  # close our end, so that the pipe closes when the worker exits
                     processes[-1].start()
-            _wait_for(processes, said)
+            _wait_for(processes, errors)
         except BaseException:
             for process in processes:
                 if process.pid and process.is_alive():
                     process.terminate()
-            _wait_for(processes, said)
+            _wait_for(processes, errors)
             raise
-    return [WorkerExit(process.exitcode or 0, error) for process, error in zip(processes, said.values(), strict=True)]
+    return [WorkerExit(process.exitcode or 0, error) for process, error in zip(processes, errors.values(), strict=True)]
 
 
-def _wait_for(processes: list[Any], said: dict[Any, str]) -> None:
-    """Wait until all that were started have ended; what they say is read meanwhile: a full pipe would hold them."""
+def _wait_for(processes: list[Any], errors: dict[Any, str]) -> None:
+    """Wait until all started processes have exited, reading their errors, since a full pipe would block them."""
     alive = {process.sentinel for process in processes if process.pid}
     while alive:
-        for ready in wait([*alive, *(reader for reader in said if not reader.closed)]):
-            if ready in said:
-                _hear(ready, said)
+        for ready in wait([*alive, *(reader for reader in errors if not reader.closed)]):
+            if ready in errors:
+                _receive(ready, errors)
             else:
                 alive.discard(ready)
     for process in processes:
         if process.pid:
             process.join()
-    for reader in said:
+    for reader in errors:
         while not reader.closed and reader.poll():
-            _hear(reader, said)
+            _receive(reader, errors)
 
 
-def _hear(reader: Any, said: dict[Any, str]) -> None:
+def _receive(reader: Any, errors: dict[Any, str]) -> None:
     try:
-        said[reader] += reader.recv()
+        errors[reader] += reader.recv()
     except EOFError:
         reader.close()
 
 
 def _begin(count: int, errors: Any, target: Callable[..., object], args: tuple[Any, ...]) -> None:
-    """In the new process."""
+    """Entry point of a worker process."""
     try:
         with stoppable():
             limit_threads(count)

@@ -1,9 +1,9 @@
-"""How a latent weight becomes -1 and +1 times a scale: one published method a file.
+"""Binarizers turn a latent weight into -1 and +1 times a scale: one published method per file.
 
-A binarizer is a module that is made with the layer's weight (its shape, and its values for a start) and called with it:
-forward(w) is the weight that the layer computes with, differentiable in w and in the binarizer's own parameters;
-before_sign(w) is the real tensor of w's shape whose sign it takes, by which flips are counted; start(w) gives its own
-parameters for weights that come from elsewhere. One that changes with time has set_progress(progress).
+A binarizer is a module constructed with the layer's weight (for its shape and initial values) and called with it:
+forward(w) returns the weight that the layer computes with, differentiable in w and in the binarizer's own parameters;
+before_sign(w) returns the real tensor of w's shape whose sign it takes, used to count flips; start(w) returns its own
+parameters for weights loaded from elsewhere. A binarizer that changes during training has set_progress(progress).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from zerocross.nn.binarizers.xnor_net_pp import XNORNetPP
 
 
 class Binarizer(Protocol):
-    """What every binarizer offers; see the module's text."""
+    """The interface of binarizers; see the module's docstring."""
 
     def __call__(self, w: Tensor, /) -> Tensor:
-        """The weight that the layer computes with."""
+        """Return the weight that the layer computes with."""
         ...
 
     def before_sign(self, w: Tensor) -> Tensor:
-        """The real tensor whose sign is taken."""
+        """Return the real tensor whose sign is taken."""
         ...
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """The binarizer's own parameters for such weights."""
+        """Return the binarizer's own parameters for these weights."""
         ...
 
 
@@ -46,6 +46,6 @@ BINARIZERS = {
     "dsq": DSQ,
     "recu": ReCU,
 }
-"""Name -> class, made with the layer's weight."""
+"""Name -> class, constructed with the layer's weight."""
 
 __all__ = ["BINARIZERS", "DSQ", "BinaryConnect", "Binarizer", "DoReFa", "IRNet", "ReCU", "XNORNet", "XNORNetPP"]

@@ -1,4 +1,4 @@
-"""BinaryConnect and BinaryNet: the sign, and nothing else; the clipping is the optimizer's."""
+"""BinaryConnect and BinaryNet: the plain sign; clipping is up to the optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DSQ: a soft quantiser whose bounds and sharpness are learned, read by its sign."""
+"""DSQ: the sign of a soft quantiser with learned bounds and sharpness."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from zerocross.nn.sign import sign
 
-_SHARPNESS = 0.2  # where theirs starts
+_SHARPNESS = 0.2  # initial value in the authors' code
 _SHARPNESS_RANGE = (0.01, 0.5)  # 0 is a step without a gradient, 1 a line
 _SMALLEST_STEP = 1e-6
 
@@ -22,9 +22,9 @@ class DSQ(nn.Module):
         out = sign(phi) (high - low) / 2        d sign / d phi = 1
 
     low, high and sharpness (their alpha) are learned. Their gradients are sums over all n weights of the layer, and
-    are divided by sqrt(n), as in LSQ: at the learning rate of the other real parameters the bounds would otherwise
-    leave the weights behind, and all signs become one. Theirs adds the middle back to the result; here it is only the
-    threshold, so that the weight is -scale or +scale, as a binary layer needs it.
+    are divided by sqrt(n), as in LSQ: otherwise, at the learning rate of the other real parameters, the bounds would
+    move beyond the weights and all signs would become equal. The original adds the middle back to the result; here it
+    is only the threshold, so that the weight is -scale or +scale, as a binary layer requires.
 
     Args:
         weight: The layer's latent weight; the bounds start at plus and minus its largest magnitude.

@@ -1,4 +1,4 @@
-"""IR-Net: balanced, standardised weights, a power-of-two scale, and a surrogate that sharpens over training."""
+"""IR-Net: centred, standardised weights, a power-of-two scale, and a surrogate that sharpens during training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from zerocross.nn.binarizers.per_filter import centred, check_several, column
 from zerocross.nn.sign import ede_temperature, sign
 
-_SMALL = 1e-12  # under a standard deviation: a filter of equal weights must not become NaN
+_SMALL = 1e-12  # added to a standard deviation, so that a filter of equal weights does not become NaN
 
 
 class IRNet(nn.Module):
@@ -31,7 +31,7 @@ class IRNet(nn.Module):
         self.register_buffer("temperature", first, persistent=False)
 
     def set_progress(self, progress: float) -> None:
-        """Take the temperature of this moment of training, from 0 to 1."""
+        """Set the temperature for this progress of training, from 0 to 1."""
         self.temperature.fill_(ede_temperature(progress))
 
     def forward(self, w: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class IRNet(nn.Module):
         return sign(u, "ede", self.temperature) * column(scale, w)
 
     def before_sign(self, w: Tensor) -> Tensor:
-        """Return w, each filter less its mean."""
+        """Return w minus the mean of each filter."""
         return centred(w)
 
     def start(self, w: Tensor) -> dict[str, Tensor]:

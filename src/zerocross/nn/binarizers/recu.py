@@ -1,4 +1,4 @@
-"""ReCU: the tails of the weights' distribution are clamped, so that dead weights come back into reach of a flip."""
+"""ReCU: clamp the tails of the weight distribution, so that dead weights can flip again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zerocross.nn.binarizers.per_filter import centred, check_several, column
 from zerocross.nn.sign import sign
 
 _FIRST_TAU, _LAST_TAU = 0.85, 0.99
-_VARIANCE_FLOOR = 1e-5  # theirs
+_VARIANCE_FLOOR = 1e-5  # as in the authors' code
 
 
 class ReCU(nn.Module):
@@ -31,11 +31,13 @@ class ReCU(nn.Module):
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         check_several(weight, "ReCU")
-        self.scale = nn.Parameter(torch.rand(len(weight), device=weight.device, dtype=weight.dtype))  # as theirs starts
+        self.scale = nn.Parameter(
+            torch.rand(len(weight), device=weight.device, dtype=weight.dtype)
+        )  # as in the authors' code
         self.register_buffer("tau", torch.tensor(_FIRST_TAU, device=weight.device), persistent=False)
 
     def set_progress(self, progress: float) -> None:
-        """Take the quantile of this moment of training, from 0 to 1."""
+        """Set the quantile for this progress of training, from 0 to 1."""
         risen = (math.exp(progress) - 1) / (math.e - 1)
         self.tau.fill_(_FIRST_TAU + (_LAST_TAU - _FIRST_TAU) * risen)
 
@@ -48,7 +50,7 @@ class ReCU(nn.Module):
         return sign(v, "identity") * column(self.scale, w)
 
     def before_sign(self, w: Tensor) -> Tensor:
-        """Return w, each filter less its mean."""
+        """Return w minus the mean of each filter."""
         return centred(w)
 
     def start(self, w: Tensor) -> dict[str, Tensor]:

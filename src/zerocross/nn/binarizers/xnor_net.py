@@ -11,10 +11,10 @@ from zerocross.nn.sign import scale_backward, sign
 class XNORNet(nn.Module):
     """Rastegari et al., *XNOR-Net*, ECCV 2016: ``sign(w) mean|w|``, the mean of each filter.
 
-    The stored weight itself is centred and clamped before each pass (`centre_and_clamp_`), which the method's optimizer
-    does after every update: the gradient knows nothing of it. That gradient is the published one: through the sign
-    where abs(w) <= 1, times the scale, and through the scale; all of it times n (1 - 1/c), for filters of n weights
-    over c input channels, beside which the weight decay is small.
+    The stored weight itself is centred and clamped (`centre_and_clamp_`) by the method's optimizer after every update;
+    the gradient does not pass through this. The gradient is the published one: through the sign where abs(w) <= 1,
+    times the scale, and through the scale; all multiplied by n (1 - 1/c), for filters of n weights over c input
+    channels, which makes the weight decay relatively small.
 
     Args:
         weight: The layer's latent weight.
@@ -26,7 +26,7 @@ class XNORNet(nn.Module):
         if channels == 1:
             raise ValueError(
                 f"XNOR-Net centres weights over their input channels, and a weight of shape {tuple(weight.shape)} has "
-                "one: keep this layer real, or take another binarizer"
+                "one: keep this layer real, or use another binarizer"
             )
         self.gain = weight[0].numel() * (1 - 1 / channels)
 

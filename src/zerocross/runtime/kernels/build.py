@@ -7,6 +7,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from numba import njit, types
+from numba.core import config
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels.execute import OPTIONS, execute, inner
@@ -131,9 +132,24 @@ def run(address, mode, x, y):
 def compile_run(symbol: str, machine: llvm.TargetMachine) -> bytes:
     """The object code of `run`, a C function of 0, 0 and its arguments (int64) under the name `symbol`."""
     signature = types.void(*[types.int64] * run.__code__.co_argcount)
-    (compiled,) = njit(signature, **OPTIONS)(run).overloads.values()
+    numba_config: Any = config  # whose names Numba makes when it is imported
+    level, numba_config.OPT = (
+        numba_config.OPT,
+        type(numba_config.OPT)(0),
+    )  # Numba would optimize every function, and again in its callers
+    try:
+        (compiled,) = njit(signature, **OPTIONS)(run).overloads.values()
+    finally:
+        numba_config.OPT = level
     module = llvm.parse_assembly(compiled.library.get_llvm_str())
-    module.get_function(compiled.fndesc.llvm_func_name).name = symbol
+    name = compiled.fndesc.llvm_func_name
+    for function in module.functions:
+        if not function.is_declaration and function.name != name:
+            function.linkage = "internal"
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    module.get_function(name).name = symbol
     needed = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
     if needed:  # nothing but Numba could give them, and it is not there when the code is loaded
         raise RuntimeError(f"compiled code refers to {', '.join(needed)}")

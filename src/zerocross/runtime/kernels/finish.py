@@ -1,4 +1,4 @@
-"""The end of every tile: four pixels by sixteen channels go through stages and are stored, without leaving registers.
+"""The end of every tile: eight pixels by sixteen channels go through stages and are stored, without leaving registers.
 
 A tile begins with a source (products of bits, real products, a window). Its values then pass a list of stages, such as
 batch norm, a shortcut and an activation, and are stored as float32, as bits, or as both: one pass over the activation.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +17,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, RowField
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, RowField, Stage
+from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 
@@ -40,9 +42,10 @@ class Finish:
         """The same for a panel further on."""
         return replace(self, panel=b.add(self.panel, v.I64(further)))
 
-    def row(self, b: Builder, number: int, field: RowField, typ: ir.Type = v.I64) -> Value:
+    def row(self, b: Builder, number: int | Value, field: RowField, typ: ir.Type = v.I64) -> Value:
         """Load a field of the table of rows."""
-        return v.load(b, b.add(self.rows, v.I64(number * ROW_BYTES + 8 * field)), typ, 4)
+        row = v.plus(b, self.rows, v.I64(number) if isinstance(number, int) else number, ROW_BYTES)
+        return v.load(b, b.add(row, v.I64(8 * field)), typ, 4)
 
 
 def make_tile(name: str, emit: Callable[[Builder, list[Value], Finish], None]) -> Any:
@@ -59,63 +62,98 @@ def make_tile(name: str, emit: Callable[[Builder, list[Value], Finish], None]) -
     return intrinsic(typed)
 
 
+def few_or_all(b: Builder, to: Finish, emit: Callable[[int], list[Value]], zeros: list[Value]) -> list[Value]:
+    """Values of the first rows of a tile, or of all: the last tile of an image has often one pixel, or less than half.
+
+    Args:
+        b: where to emit.
+        to: says how many there are.
+        emit: for a number of rows, emits their values.
+        zeros: as many as all rows have values; they stand for those of rows that are not computed.
+    """
+    numbers = (1, ROWS // 2, ROWS)
+    key = b.add(*(b.zext(b.icmp_signed(">=", to.last, v.I64(number)), v.I64) for number in numbers[:2]))
+
+    def case(number: int) -> list[Value]:
+        values = emit(number)
+        return values + zeros[len(values) :]
+
+    return v.choose(b, key, [partial(case, number) for number in numbers], zeros)
+
+
 def emit_finish(b: Builder, values: list[Value], to: Finish) -> None:
-    """Take the rows of a tile through the stages and store them."""
-    values = v.loop(b, to.stage_count, values, lambda index, values: _emit_stage(b, index, values, to))
+    """Take the rows of a tile through the stages and store them; the last rows first, see `_store_reals`."""
+    at_once = min(ROWS, rows_at_once(2))
+    for first in reversed(range(0, ROWS, at_once)):
+        _finish_rows(b, first, values[first : first + at_once], to)
+
+
+def _finish_rows(b: Builder, first: int, values: list[Value], to: Finish) -> None:
+    values = v.loop(b, to.stage_count, values, lambda index, values: _emit_stage(b, index, first, values, to))
     panel_bytes = b.mul(to.panel, v.I64(4 * LANES))
     with b.if_then(b.icmp_signed("!=", to.real, v.I64(0))):
-        _store_reals(b, values, b.add(to.real, panel_bytes), to)
+        _store_reals(b, first, values, b.add(to.real, panel_bytes), to)
     with b.if_then(b.icmp_signed("!=", to.shift, v.I64(0))):
         shift = v.load(b, b.add(to.shift, panel_bytes), v.REALS, 4)
-        for row, value in enumerate(values):
+        for row, value in enumerate(values, first):
             bits = b.fcmp_ordered(">=", b.fadd(value, shift), v.constant(0.0, v.REALS))
             v.store(b, b.bitcast(bits, v.I16), v.plus(b, to.row(b, row, RowField.BITS), to.panel, LANES // 8), 1)
 
 
-def _store_reals(b: Builder, values: list[Value], real: Value, to: Finish) -> None:
+def _store_reals(b: Builder, first: int, values: list[Value], real: Value, to: Finish) -> None:
     """Store the pixels of a tile and nothing else, with 0 in the lanes beyond the last channel, whatever stands there.
 
     Later steps read those lanes, in this call or in another one, and 0 times NaN is NaN.
     """
     channels = b.sub(to.channels, b.mul(to.panel, v.I64(LANES)))
     full = b.and_(b.icmp_signed("==", to.last, v.I64(ROWS - 1)), b.icmp_signed(">=", channels, v.I64(LANES)))
-    with b.if_else(full) as (whole, partial):
+    with b.if_else(full) as (whole, part):
         with whole:
-            for row, value in enumerate(values):
+            for row, value in enumerate(values, first):
                 v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
-        with partial:
+        with part:
             inside, zeros = v.below(b, channels), v.constant(0.0, v.REALS)
-            for row in reversed(range(ROWS)):  # a row that is no pixel goes to the last pixel's place, before that one
+            for row, value in reversed(list(enumerate(values, first))):
+                # A row that is no pixel goes to the last pixel's place, before that one.
                 place = b.select(b.icmp_signed("<", v.I64(row), to.last), v.I64(row), to.last)
-                v.store(b, b.select(inside, values[row], zeros), b.add(real, b.mul(to.pitch, place)), 4)
+                v.store(b, b.select(inside, value, zeros), b.add(real, b.mul(to.pitch, place)), 4)
 
 
-def _emit_stage(b: Builder, index: Value, values: list[Value], to: Finish) -> list[Value]:
+def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: Finish) -> list[Value]:
     stage = v.plus(b, to.stages, index, STAGE_BYTES)
-    kind, offset, pitch = (v.load(b, b.add(stage, v.I64(8 * place)), v.I64, 8) for place in range(3))
+    kind, address, offset, pitch = (v.load(b, b.add(stage, v.I64(8 * place)), v.I64, 8) for place in range(4))
 
     def parameters(count: int) -> list[Value]:
-        panel = v.plus(b, offset, to.panel, 4 * LANES * count)
+        panel = v.plus(b, address, to.panel, 4 * LANES * count)
         return [v.load(b, b.add(panel, v.I64(4 * LANES * place)), v.REALS, 4) for place in range(count)]
 
-    def affine() -> list[Value]:
-        scale, shift = parameters(2)
+    def affine(values: list[Value], scale: Value, shift: Value) -> list[Value]:
         # Not fused into one rounding, so that the result is the same to the bit as in two steps.
         return [b.fadd(b.fmul(value, scale), shift) for value in values]
 
-    def add() -> list[Value]:
-        first = b.add(v.plus(b, b.add(to.arena, offset), to.panel, 4 * LANES), b.mul(to.pixel, pitch))
-        others = [v.load(b, b.add(first, b.mul(pitch, v.I64(row))), v.REALS, 4) for row in range(ROWS)]
+    def add(values: list[Value]) -> list[Value]:
+        own = b.add(v.plus(b, b.add(to.arena, offset), to.panel, 4 * LANES), b.mul(to.pixel, pitch))
+        rows = range(first, first + len(values))
+        others = [v.load(b, b.add(own, b.mul(pitch, v.I64(row))), v.REALS, 4) for row in rows]
         return [b.fadd(value, other) for value, other in zip(values, others, strict=True)]
 
-    def prelu() -> list[Value]:
-        (slope,) = parameters(1)
+    def prelu(values: list[Value], slope: Value) -> list[Value]:
         zero = v.constant(0.0, v.REALS)
         return [b.select(b.fcmp_ordered(">=", value, zero), value, b.fmul(value, slope)) for value in values]
 
-    def clamp() -> list[Value]:
-        low, high = parameters(2)
+    def clamp(low: Value, high: Value) -> list[Value]:
         raised = [b.select(b.fcmp_ordered("<", value, low), low, value) for value in values]
         return [b.select(b.fcmp_ordered(">", value, high), high, value) for value in raised]
 
-    return v.choose(b, kind, [affine, add, prelu, clamp], values)
+    def prelu_affine(slope: Value, scale: Value, shift: Value) -> list[Value]:
+        return affine(prelu(values, slope), scale, shift)
+
+    cases: dict[Stage, Callable[[], list[Value]]] = {
+        Stage.AFFINE: lambda: affine(values, *parameters(2)),
+        Stage.ADD: lambda: add(values),
+        Stage.PRELU: lambda: prelu(values, *parameters(1)),
+        Stage.CLAMP: lambda: clamp(*parameters(2)),
+        Stage.AFFINE_ADD: lambda: add(affine(values, *parameters(2))),
+        Stage.PRELU_AFFINE: lambda: prelu_affine(*parameters(3)),
+    }
+    return v.choose(b, kind, [cases[stage] for stage in Stage], values)

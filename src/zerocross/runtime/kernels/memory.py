@@ -36,11 +36,16 @@ def _make_store(numba_type: types.Type) -> Any:
     return intrinsic(typed)
 
 
-load_int, load_byte, load_real = (
+load_int, load_word, load_byte, load_real = (
     _make_load(typ, numba_type)
-    for typ, numba_type in ((v.I64, types.int64), (ir.IntType(8), types.uint8), (v.F32, types.float32))
+    for typ, numba_type in (
+        (v.I64, types.int64),
+        (v.I32, types.int32),
+        (ir.IntType(8), types.uint8),
+        (v.F32, types.float32),
+    )
 )
-store_int, store_real = _make_store(types.int64), _make_store(types.float32)
+store_int, store_word, store_real = (_make_store(typ) for typ in (types.int64, types.int32, types.float32))
 
 
 def _copy(typingctx: Any, target: Any, source: Any, size: Any) -> Any:  # noqa: ARG001

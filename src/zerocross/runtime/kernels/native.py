@@ -1,6 +1,7 @@
 """The compiled function: from a file, by llvmlite alone, or made by Numba the first time.
 
-Loading Numba takes longer, and more memory, than loading and running a network: with the file there it is not needed.
+Loading Numba takes longer, and more memory, than loading and running a network: with the file there it is not needed. A
+wheel that `make wheel` builds has a file for every level of x86-64 processors (`target.LEVELS`) in `objects/`.
 """
 
 from __future__ import annotations
@@ -8,20 +9,31 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import llvmlite
 import llvmlite.binding as llvm
 
 from zerocross.files import write_whole
+from zerocross.runtime.kernels.target import Level, best_level, choose_level, level_named
 
 Run = Callable[[int, int, int, int], object]  # the address of a job, a `Mode`, the addresses of x and y
 
+OBJECTS = Path(__file__).parent / "objects"
 _SYMBOL = "zerocross_run"
 _loaded: list[tuple[Run, Any]] = []  # the function, and what keeps its code in memory
+_forced: list[Level] = []
+
+
+def use_level(name: str) -> None:
+    """Have this process run code for a level of `target.LEVELS`, to measure or test it; before a network is loaded."""
+    level = level_named(name)
+    if _loaded:
+        raise RuntimeError(f"level = {name!r}: code has been loaded already; choose a level before the first network")
+    _forced[:] = [level]
 
 
 def load_run(say: Callable[[str], object], cache: Path | None = None) -> Run:
@@ -33,23 +45,35 @@ def load_run(say: Callable[[str], object], cache: Path | None = None) -> Run:
             ``__pycache__`` and ``.cache/zerocross`` in the user's home.
     """
     if not _loaded:  # two threads may both do it, which costs time and no more; a lock might be left behind by Ctrl-C
-        _loaded.append(_link(_object_code(say, cache)))
+        level = _forced[0] if _forced else best_level()
+        _loaded.append(_link(_object_code(level, say, cache), level))
     return _loaded[0][0]
 
 
-def _object_code(say: Callable[[str], object], cache: Path | None) -> bytes:
-    files = [folder / f"kernels-{_key()}.bin" for folder in ([cache] if cache else _folders())]
-    for file in files:
+def _object_code(level: Level, say: Callable[[str], object], cache: Path | None) -> bytes:
+    files = [folder / object_name(level) for folder in ([cache] if cache else _folders())]
+    for file in (OBJECTS / object_name(level), *files):
         if (code := _read(file)) is not None:
             return code
     say("compiling kernels for this processor, once: about ten seconds ...")
     began = time.perf_counter()
-    from zerocross.runtime.kernels.build import compile_run
-
-    code = compile_run(_SYMBOL, _machine())
+    code = compile_level(level)
     where = next(_written(files, code), "no folder, since none can be written: give one as `cache`")
     say(f"kernels compiled in {time.perf_counter() - began:.1f} s, and kept in {where}")
     return code
+
+
+def object_name(level: Level) -> str:
+    """The name of the file of a level's code, of which every change to this folder makes another."""
+    return f"{level.name}-{_key(level)}.bin"
+
+
+def compile_level(level: Level) -> bytes:
+    """Object code for a level, which need not run here; one level in a process."""
+    choose_level(level)
+    from zerocross.runtime.kernels.build import compile_run
+
+    return compile_run(_SYMBOL, _machine(level))
 
 
 def _folders() -> list[Path]:
@@ -80,31 +104,30 @@ def _written(files: list[Path], code: bytes) -> Iterator[str]:
 
 
 @functools.cache
-def _key() -> str:
-    """What compiled code depends on: this folder's code, the processor and the compiler."""
+def _key(level: Level) -> str:
+    """What compiled code depends on: this folder's code, and what it is compiled for."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
-    for text in (llvm.get_process_triple(), llvm.get_host_cpu_name(), _features(), llvmlite.__version__):
+    for text in (llvm.get_process_triple(), repr(level), *([] if level.cpu else _host())):
         digest.update(text.encode())
     return digest.hexdigest()[:16]
 
 
-def _features() -> str:
-    return llvm.get_host_cpu_features().flatten()
+def _host() -> tuple[str, str]:
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def _machine() -> llvm.TargetMachine:
+def _machine(level: Level) -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=_features(), opt=3, codemodel="jitdefault", jit=True
-    )
+    cpu, features = (level.cpu, level.features) if level.cpu else _host()
+    return target.create_target_machine(cpu=cpu, features=features, opt=3, codemodel="jitdefault", jit=True)
 
 
-def _link(code: bytes) -> tuple[Run, Any]:
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+def _link(code: bytes, level: Level) -> tuple[Run, Any]:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(level))
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     # Numba's convention: where a result (None) and an exception (never) go, then the arguments.
@@ -112,3 +135,16 @@ def _link(code: bytes) -> tuple[Run, Any]:
     native = function(engine.get_function_address(_SYMBOL))
     result, exception = ctypes.c_void_p(), ctypes.c_void_p()
     return functools.partial(native, ctypes.addressof(result), ctypes.addressof(exception)), (engine, result, exception)
+
+
+def main(folder: str, *names: str) -> None:
+    """Write object code for these levels: ``python -m zerocross.runtime.kernels.native FOLDER LEVEL``."""
+    for name in names:
+        level = level_named(name, here=False)
+        file = Path(folder) / object_name(level)
+        if not any(_written([file], compile_level(level))):
+            raise OSError(f"{file} cannot be written")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

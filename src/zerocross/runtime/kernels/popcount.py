@@ -1,62 +1,85 @@
 """Products of bits: the tile that does most of the work of a binary network.
 
 With -1 and +1 stored as bits 0 and 1, a sum of n products is n - 2 * (number of differing bits): exclusive or and
-population count on 64-bit words. A tile keeps 4 pixels x 16 channels of counts in registers: 4 x 2 vectors of eight
-words. Where the processor counts bits in vectors (AVX-512 VPOPCNTDQ) each is one instruction; elsewhere LLVM writes
-the same operation with what there is.
+population count. Counting every word would take three instructions each: xor, count, add. Here two words take five. Of
+two more words x and y, and the bits left over before them, one adder per bit makes a bit left over and a carry, which
+counts twice:
+
+    left' = left ^ x ^ y,    carry = majority(left, x, y) = majority(left, x, not left')
+
+The bits left over are the parity of all differing bits so far. Parities of a sum are sums of parities, so those of the
+weights are computed when the network is laid out, those of a row of activations when it is gathered (once for all
+panels): both stand in place of y, and left' is one xor. Only carries are counted.
 """
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
-from llvmlite import ir
-
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.finish import Finish, emit_finish, make_tile
+from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
 from zerocross.runtime.kernels.steps import LANES, ROWS, RowField
+from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
-
-def _rows_at_once() -> int:
-    """Rows whose counts fit the registers: 4 x 2 of 32 with AVX-512; elsewhere a row of a panel takes 4 or 8."""
-    return ROWS if llvm.get_host_cpu_features().get("avx512f") else ROWS // 2
+WORD = 4  # bytes
 
 
 def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
     a, row_bytes, weights, words, factor = own
-    at_once = _rows_at_once()
-    lanes32 = ir.VectorType(v.I32, LANES)
-    factors = v.splat(b, b.sitofp(factor, v.F32), v.REALS)
+    factors = v.splat(b, b.fneg(b.sitofp(factor, v.F32)), v.REALS)
+    at_once = min(ROWS, rows_at_once(2))
+    counts = [v.constant(0, v.WORDS)] * ROWS
+
+    def count(first: int, number: int) -> list[Value]:
+        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        return _emit_counts(b, rows, weights, words)
+
+    if at_once == ROWS:
+        counts = few_or_all(b, to, lambda number: count(0, number), counts)
+    else:
+        counts = [found for first in range(0, ROWS, at_once) for found in count(first, at_once)]
     values = []
-    for first in range(0, ROWS, at_once):
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + at_once)]
-        counts = v.loop(
-            b,
-            words,
-            [v.constant(0, v.WORDS)] * (2 * at_once),
-            lambda index, counts, rows=rows: _xor_and_count(b, rows, weights, index, counts),
-        )
-        for row in range(at_once):
-            both = b.shuffle_vector(*counts[2 * row : 2 * row + 2], ir.Constant(lanes32, list(range(LANES))))
-            differing = b.sitofp(b.trunc(both, lanes32), v.REALS)
-            base = v.load(b, v.plus(b, to.row(b, first + row, RowField.BASE), to.panel, 4 * LANES), v.REALS, 4)
-            values.append(b.fsub(base, b.fmul(differing, factors)))  # exact: integers below 2^24
+    for row, differing in enumerate(counts):
+        base = v.load(b, v.plus(b, to.row(b, row, RowField.BASE), to.panel, 4 * LANES), v.REALS, 4)
+        values.append(v.multiply_add(b, b.sitofp(differing, v.REALS), factors, base))  # exact: integers below 2^24
     emit_finish(b, values, to)
 
 
-def _xor_and_count(b: Builder, rows: list[Value], weights: Value, index: Value, counts: list[Value]) -> list[Value]:
-    panel = v.plus(b, weights, index, 8 * LANES)
-    columns = [v.load(b, b.add(panel, v.I64(4 * LANES * half)), v.WORDS, 8) for half in range(2)]
-    more = []
-    for row in rows:
-        word = v.splat(b, v.load(b, v.plus(b, row, index, 8), v.I64, 8), v.WORDS)
-        more += [v.call(b, f"llvm.ctpop.v{v.WORDS.count}i64", v.WORDS, b.xor(word, column)) for column in columns]
-    return [b.add(count, new) for count, new in zip(counts, more, strict=True)]
+def _emit_counts(b: Builder, rows: list[Value], weights: Value, words: Value) -> list[Value]:
+    """How many bits of each row differ from those of each channel."""
+    odd = b.and_(words, v.I64(1))
+    whether_odd = v.splat(b, b.trunc(b.neg(odd), v.I32), v.WORDS)
+    left = [b.and_(_differing(b, row, weights, v.I64(0)), whether_odd) for row in rows]
+
+    def take_two(index: Value, carried: list[Value]) -> list[Value]:
+        counts, left = carried[: len(rows)], carried[len(rows) :]
+        first = b.add(odd, b.mul(index, v.I64(2)))
+        second = b.add(first, v.I64(1))
+        carried = []
+        news = [_differing(b, row, weights, second) for row in rows]
+        for row, count, before, after in zip(rows, counts, left, news, strict=True):
+            carry = v.majority(b, _differing(b, row, weights, first), before, after)
+            carried.append(b.add(count, _count_bits(b, carry)))
+        return carried + news
+
+    zeros = [v.constant(0, v.WORDS)] * len(rows)
+    carried = v.loop(b, b.lshr(words, v.I64(1)), zeros + left, take_two)
+    pairs = zip(carried[: len(rows)], carried[len(rows) :], strict=True)
+    return [b.add(b.add(count, count), _count_bits(b, rest)) for count, rest in pairs]
+
+
+def _differing(b: Builder, row: Value, weights: Value, index: Value) -> Value:
+    column = v.load(b, v.plus(b, weights, index, WORD * LANES), v.WORDS, 4)
+    return b.xor(v.splat(b, v.load(b, v.plus(b, row, index, WORD), v.I32, 1), v.WORDS), column)
+
+
+def _count_bits(b: Builder, words: Value) -> Value:
+    return v.call(b, f"llvm.ctpop.v{LANES}i32", v.WORDS, words)
 
 
 binary_tile = make_tile("binary_tile", _emit_binary)
 """Sums of products of bits for ROWS pixels and a panel.
 
 Own arguments: address of the first row of words, bytes from row to row, address of the panel's weights (for every word
-LANES columns), words, factor. A sum is its row's base minus `factor` times the number of differing bits.
+LANES columns), words, factor. In rows and weights, the last word and every second one before it are parities of all
+words up to there. A sum is its row's base minus `factor` times the number of differing bits.
 """

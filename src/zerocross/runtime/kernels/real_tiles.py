@@ -6,69 +6,108 @@ from collections.abc import Callable
 from functools import partial
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.finish import Finish, emit_finish, make_tile
-from zerocross.runtime.kernels.steps import LANES, ROWS, RowField, Window
+from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Window
+from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 
 def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
     a, row_bytes, weights, terms = own
-    rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(ROWS)]
+    at_once = min(ROWS, rows_at_once(panels))
+
+    def sums(first: int, number: int) -> list[Value]:
+        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        return _emit_sums(b, rows, weights, terms, panels)
+
+    if at_once == ROWS:
+        zeros = [v.constant(0.0, v.REALS)] * (panels * ROWS)
+        values = few_or_all(b, to, lambda number: sums(0, number), zeros)
+    else:
+        values = [value for first in range(0, ROWS, at_once) for value in sums(first, at_once)]
+    for panel in range(panels):
+        emit_finish(b, values[panel::panels], to.next_panel(b, panel))
+
+
+def _emit_sums(b: Builder, rows: list[Value], weights: Value, terms: Value, panels: int) -> list[Value]:
+    """Sums of products, row by row, and for each row panel by panel."""
 
     def add_products(index: Value, sums: list[Value]) -> list[Value]:
         at = v.plus(b, weights, index, 4 * LANES)
         columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.REALS, 4) for panel in range(panels)]
         factors = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.F32, 4), v.REALS) for row in rows]
-        pairs = [(factor, column) for column in columns for factor in factors]
-        return [
-            v.call(b, f"llvm.fmuladd.v{LANES}f32", v.REALS, *pair, old) for pair, old in zip(pairs, sums, strict=True)
-        ]
+        pairs = [(factor, column) for factor in factors for column in columns]
+        return [v.multiply_add(b, *pair, old) for pair, old in zip(pairs, sums, strict=True)]
 
-    sums = v.loop(b, terms, [v.constant(0.0, v.REALS)] * (ROWS * panels), add_products)
-    for panel in range(panels):
-        emit_finish(b, sums[ROWS * panel : ROWS * (panel + 1)], to.next_panel(b, panel))
+    return v.loop(b, terms, [v.constant(0.0, v.REALS)] * (len(rows) * panels), add_products)
 
 
 def _emit_maximum(b: Builder, old: Value, new: Value) -> Value:
     """The larger one, or NaN where one of them is."""
-    larger = b.select(b.fcmp_ordered(">", new, old), new, old)
-    return b.select(b.fcmp_unordered("uno", new, new), new, larger)
+    larger = b.select(b.fcmp_ordered(">", old, new), old, new)  # the new one, too, where it is NaN
+    return b.select(b.fcmp_unordered("uno", old, old), old, larger)
 
 
 def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
-    mode, row_bytes, pixel_bytes, weight_row_bytes, weight_pixel_bytes = own
-    steps: dict[Window, tuple[float, Callable[[Value, Value, Value], Value]]] = {
-        Window.MAX: (float("-inf"), lambda old, new, _: _emit_maximum(b, old, new)),
-        Window.AVERAGE: (0.0, lambda old, new, _: b.fadd(old, new)),
-        Window.WEIGHTED: (0.0, lambda old, new, at: b.fadd(old, b.fmul(new, v.load(b, at, v.REALS, 4)))),
-    }
+    mode, alike, *strides = own
+    zero = [v.constant(0.0, v.REALS)]
+    results = b.add(to.rows, v.I64(ROWS * ROW_BYTES))
 
-    def over_window(row: int, kind: Window) -> list[Value]:
-        start, step = steps[kind]
-        source, weight = (
-            v.plus(b, to.row(b, row, field), to.panel, 4 * LANES) for field in (RowField.SOURCE, RowField.WEIGHT)
-        )
+    def one_by_one() -> list[Value]:
+        def single(row: Value, carried: list[Value]) -> list[Value]:
+            (value,) = v.choose(b, mode, [partial(_emit_windows, b, kind, [row], strides, to) for kind in Window], zero)
+            v.store(b, value, v.plus(b, results, row, 4 * LANES), 4)
+            return carried
 
-        def pixel(y: Value, x: Value, sums: list[Value]) -> list[Value]:
-            at = b.add(source, b.add(b.mul(y, row_bytes), b.mul(x, pixel_bytes)))
-            its_weight = b.add(weight, b.add(b.mul(y, weight_row_bytes), b.mul(x, weight_pixel_bytes)))
-            return [step(sums[0], v.load(b, at, v.REALS, 4), its_weight)]
+        v.loop(b, b.add(to.last, v.I64(1)), [], single)
+        return [v.load(b, b.add(results, v.I64(4 * LANES * row)), v.REALS, 4) for row in range(ROWS)]
 
-        width = to.row(b, row, RowField.WIDTH)
-        result = v.loop(
-            b,
-            to.row(b, row, RowField.HEIGHT),
-            [v.constant(start, v.REALS)],
-            lambda y, sums: v.loop(b, width, sums, partial(pixel, y)),
-        )
-        if kind is Window.AVERAGE:
-            return [b.fdiv(result[0], v.splat(b, to.row(b, row, RowField.COUNT, v.F32), v.REALS))]
-        return result
+    def together() -> list[Value]:
+        rows = [v.I64(row) for row in range(ROWS)]
+        at_once = min(ROWS, rows_at_once(2))
+        parts = [rows[first : first + at_once] for first in range(0, ROWS, at_once)]
 
-    values = []
-    for row in range(ROWS):
-        values += v.choose(b, mode, [partial(over_window, row, kind) for kind in Window], [v.constant(0.0, v.REALS)])
-    emit_finish(b, values, to)
+        def windows(kind: Window) -> list[Value]:
+            return [value for part in parts for value in _emit_windows(b, kind, part, strides, to)]
+
+        return v.choose(b, mode, [partial(windows, kind) for kind in Window], zero * ROWS)
+
+    emit_finish(b, v.choose(b, alike, [one_by_one, together], zero * ROWS), to)
+
+
+def _emit_windows(b: Builder, kind: Window, rows: list[Value], strides: list[Value], to: Finish) -> list[Value]:
+    """What windows of the same size make of their pixels."""
+    line_bytes, pixel_bytes, weight_line_bytes, weight_pixel_bytes = strides
+    sources, weights = (
+        [v.plus(b, to.row(b, row, field), to.panel, 4 * LANES) for row in rows]
+        for field in (RowField.SOURCE, RowField.WEIGHT)
+    )
+    step: Callable[[Value, Value, Value | None], Value] = {
+        Window.MAX: lambda old, new, _: _emit_maximum(b, old, new),
+        Window.WEIGHTED: lambda old, new, weight: b.fadd(old, b.fmul(new, weight)),
+    }.get(kind, lambda old, new, _: b.fadd(old, new))
+
+    def pixel(y: Value, x: Value, values: list[Value]) -> list[Value]:
+        place = b.add(b.mul(y, line_bytes), b.mul(x, pixel_bytes))
+        news = [v.load(b, b.add(source, place), v.REALS, 4) for source in sources]
+        weight = None
+        if kind is Window.WEIGHTED:  # of windows of the same size it is the same
+            place = b.add(b.mul(y, weight_line_bytes), b.mul(x, weight_pixel_bytes))
+            weight = v.load(b, b.add(weights[0], place), v.REALS, 4)
+        return [step(old, new, weight) for old, new in zip(values, news, strict=True)]
+
+    width = to.row(b, rows[0], RowField.WIDTH)
+    values = v.loop(
+        b,
+        to.row(b, rows[0], RowField.HEIGHT),
+        [v.constant(float("-inf") if kind is Window.MAX else 0.0, v.REALS)] * len(rows),
+        lambda y, values: v.loop(b, width, values, partial(pixel, y)),
+    )
+    if kind not in (Window.AVERAGE, Window.MEAN):
+        return values
+    counts = [v.splat(b, to.row(b, row, RowField.COUNT, v.F32), v.REALS) for row in rows]
+    divide = b.fdiv if kind is Window.AVERAGE else b.fmul
+    return [divide(value, count) for value, count in zip(values, counts, strict=True)]
 
 
 real_tile, real_tile_pair = (
@@ -83,5 +122,7 @@ term LANES columns; the second panel follows the first), terms.
 window_tile = make_tile("window_tile", _emit_window)
 """Maximum, average or weighted sum over the window of each of ROWS pixels, for a panel.
 
-Own arguments: the `Window`; bytes from row to row and from pixel to pixel of a window; the same of its weights.
+Own arguments: the `Window`; 1 where all windows are of the same size and place inside the image, else 0; bytes from
+line to line and from pixel to pixel of a window; the same of its weights. Behind the table of rows there must be
+room for as much again.
 """

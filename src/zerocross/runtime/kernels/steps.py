@@ -11,8 +11,8 @@ import enum
 import numpy as np
 
 LANES = 16  # channels of a panel: what a tile works on at once
-ROWS = 4  # pixels of a tile
-STAGE_BYTES = 24  # of a stage: its kind, an offset and a pitch, 8 bytes each
+ROWS = 8  # pixels of a tile
+STAGE_BYTES = 32  # of a stage: its kind, where its parameters are, an offset and a pitch, 8 bytes each
 ROW_BYTES = 64  # of a pixel in the table that describes those of a tile, see `RowField`
 
 
@@ -24,6 +24,8 @@ class Kind(enum.IntEnum):
     WINDOW = 2  # pooling, subsampling, depthwise convolution, or a pixel as it is
     MOVE = 3  # float32 from one order to another
     UNPACK = 4  # bits to float32
+    BYTES = 5  # products of bytes
+    QUANTIZE = 6  # float32 to bytes, with a scale for each image
 
 
 class Stage(enum.IntEnum):
@@ -33,6 +35,8 @@ class Stage(enum.IntEnum):
     ADD = 1  # x + another activation, at an offset from the arena, with its own pitch from pixel to pixel
     PRELU = 2  # x where x >= 0, else x * slope: 16 slopes a panel
     CLAMP = 3  # max(low, min(high, x)): 16 lows and 16 highs a panel
+    AFFINE_ADD = 4  # the two in one, as behind most binary layers: what is stored and loaded between stages costs time
+    PRELU_AFFINE = 5  # likewise: 16 slopes, 16 scales and 16 shifts a panel
 
 
 class Window(enum.IntEnum):
@@ -41,6 +45,7 @@ class Window(enum.IntEnum):
     MAX = 0
     AVERAGE = 1
     WEIGHTED = 2
+    MEAN = 3  # the average where every window has as many pixels, a power of two: a product in place of a quotient
 
 
 class RowField(enum.IntEnum):
@@ -48,11 +53,12 @@ class RowField(enum.IntEnum):
 
     BITS = 0  # address of the pixel's bits in the output
     BASE = 1  # products of bits: address of the sums that equal bits would give, a float32 for each channel
+    SCALE = 1  # products of bytes: address of the scale of the pixel's image, a float32
     SOURCE = 1  # window: address of its first pixel inside the image
     HEIGHT = 2  # window: how many of its rows
     WIDTH = 3  # and columns lie inside the image
     WEIGHT = 4  # weighted window: address of the weights of that first pixel
-    COUNT = 5  # average: what the sum is divided by, a float32
+    COUNT = 5  # average: what the sum is divided by, a float32; mean: what it is multiplied by
 
 
 class Space(enum.IntEnum):
@@ -75,16 +81,18 @@ _FIELDS = (
     "direct", "row", "tail", "repeats", "block",
     # In a part's scratch memory, whose start takes what belongs to no pixel: the table of rows, and gathered rows.
     "table", "gathered",
-    # Weights; words (BINARY) or float32 (REAL) in a row; bytes of a panel.
+    # Weights; words of 32 bits (BINARY), float32 (REAL) or fours of bytes (BYTES) in a row; bytes of a panel.
     "weight", "terms", "panel",
     # BINARY: sums of equal bits: a table, and the offsets of each line and column into it; factor of the count.
     "base", "base_line", "base_column", "factor",
+    # BYTES: what is taken from the sums. BYTES, QUANTIZE: the scale of the first image; bytes to the next one's.
+    "offsets", "scale", "scale_image",
     # WINDOW: mode; kernel, stride, padding, dilation, size of the image; whether padding counts in an average.
     "mode", "kernel_y", "kernel_x", "stride_y", "stride_x", "pad_y", "pad_x", "dilation_y", "dilation_x",
     "height_in", "width_in", "count_pad",
     # What follows: stages; float32 output (-1: none); bits output (the shift's offset is -1: none).
     "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "shift",
-    # MOVE, UNPACK: where to read and to write; bytes between channels; the target's other strides.
+    # MOVE, UNPACK, QUANTIZE: where to read and to write; bytes between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip

@@ -9,13 +9,14 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from zerocross.runtime.kernels.steps import LANES
+from zerocross.runtime.kernels.target import chosen_level
 
 Value = Any  # llvmlite's values have no useful static type
 Builder = Any
 
 I16, I32, I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 F32 = ir.FloatType()
-WORDS = ir.VectorType(I64, LANES // 2)  # half a panel of 64-bit words: one AVX-512 register
+WORDS = ir.VectorType(I32, LANES)  # a panel of 32-bit words: one AVX-512 register
 REALS = ir.VectorType(F32, LANES)
 _POINTER = ir.PointerType()
 
@@ -58,6 +59,19 @@ def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
     """Call an LLVM intrinsic by its full name."""
     function = ir.FunctionType(result, [arg.type for arg in args])
     return b.call(cgutils.get_or_insert_function(b.module, function, name), args)
+
+
+def multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """x * y + z of vectors of float32, in one rounding where the processor can."""
+    return call(b, f"llvm.fmuladd.v{LANES}f32", REALS, x, y, z)
+
+
+def majority(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """Of words: each bit as most of x, y and not z have it."""
+    if chosen_level().has("avx512f"):
+        table = sum(1 << n for n in range(8) if (n >> 2 & 1) + (n >> 1 & 1) + (~n & 1) >= 2)
+        return call(b, "llvm.x86.avx512.pternlog.d.512", WORDS, x, y, z, I32(table))
+    return b.xor(x, b.and_(b.xor(y, z), b.xor(x, y)))  # where y and z differ, y; elsewhere x
 
 
 def loop(

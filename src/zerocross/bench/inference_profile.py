@@ -1,0 +1,177 @@
+"""Where a packed network's time goes: every step, its share, and how far it is from what limits it on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit, types
+from numba.extending import intrinsic
+
+from zerocross import models
+from zerocross.bench.inference_limit import measure_limit
+from zerocross.bench.inference_random import randomize
+from zerocross.deploy import pack
+from zerocross.models.registry import MODELS
+from zerocross.runtime.kernels import vector_ir as v
+from zerocross.runtime.kernels.byte_tiles import emit_dot
+from zerocross.runtime.kernels.steps import LANES, Kind
+from zerocross.runtime.model import Model
+
+_CHAINS = 12  # running sums: enough to hide that each waits for the one before
+_TURNS = 20_000
+_MEGABYTES = 8  # of a copy: beyond the second cache, as the activations of a large layer are
+NAMES = {
+    Kind.BINARY: "bits", Kind.REAL: "real", Kind.BYTES: "bytes", Kind.WINDOW: "pooling",
+    Kind.MOVE: "move", Kind.UNPACK: "unpack", Kind.QUANTIZE: "to bytes",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one thread can do at most, measured: billions of products a second, and of bytes read or written."""
+
+    binary: float
+    real: float
+    bytes: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One step of a program."""
+
+    kind: Kind
+    what: str
+    seconds: float
+    port: float  # seconds that its products would take at the limit
+    memory: float  # seconds that its bytes would take from beyond the second cache
+
+    @property
+    def limit(self) -> str:
+        """What it must wait for longest: a port of the processor, or memory."""
+        if self.port < self.memory:
+            return "memory"
+        return {Kind.BINARY: "popcount", Kind.REAL: "FMA", Kind.BYTES: "VNNI"}[self.kind]
+
+    @property
+    def reached(self) -> float:
+        """The share of the limit that it reaches; above 1 where its data were in a nearer cache."""
+        return max(self.port, self.memory) / self.seconds
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All steps of a network for one image on one thread, in the order of the program."""
+
+    model: str
+    real: str
+    limits: Limits
+    steps: list[StepTime]
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps."""
+        return sum(step.seconds for step in self.steps)
+
+    def kinds(self) -> dict[Kind, float]:
+        """Seconds of each kind of step, the longest first."""
+        kinds = {kind: sum(step.seconds for step in self.steps if step.kind is kind) for kind in Kind}
+        return {kind: kinds[kind] for kind in sorted(kinds, key=lambda kind: -kinds[kind]) if kinds[kind]}
+
+
+def measure_profile(name: str, real: str = "float32", rounds: int = 200) -> Profile:
+    """Time every step of a network of the registry; the fastest of many rounds counts, and so it does of the limits.
+
+    Args:
+        name: of the model.
+        real: what its real weights are packed as.
+        rounds: of each step, >= 1.
+    """
+    torch.manual_seed(0)
+    size = MODELS[name].input_shape
+    model = Model(pack(randomize(models.create(name), size), size, real=real).graph)
+    x = np.random.default_rng(0).standard_normal((1, *size), np.float32)
+    limits = measure_limits(rounds)
+    seconds = model.step_seconds(x, rounds)
+    steps = [_step_time(step, each, limits) for step, (_, each) in zip(model.steps(), seconds, strict=True)]
+    return Profile(name, real, limits, steps)
+
+
+def _step_time(step: Any, seconds: float, limits: Limits) -> StepTime:
+    kind = Kind(step["kind"])
+    pixels, channels, terms, panels = (int(step[name]) for name in ("pixels", "channels", "terms", "panels"))
+    per_term, rate = {
+        Kind.BINARY: (32, limits.binary), Kind.REAL: (1, limits.real), Kind.BYTES: (4, limits.bytes),
+    }.get(kind, (0, 1.0))  # fmt: skip
+    port = pixels * panels * LANES * terms * per_term / rate / 1e9
+    width = int(step["width"])
+    what = f"{channels} x {pixels // width} x {width}"
+    if terms:
+        what += f" of {per_term * terms}"
+    return StepTime(kind, what, seconds, port, _bytes_moved(step) / limits.memory / 1e9)
+
+
+def _bytes_moved(step: Any) -> int:
+    """Bytes of weights and activations that a step reads and writes at least once; taps that overlap count once."""
+    kind = Kind(step["kind"])
+    pixels, channels, panels = (int(step[name]) for name in ("pixels", "channels", "panels"))
+    values = 4 * pixels * LANES * panels
+    if kind in (Kind.MOVE, Kind.UNPACK, Kind.QUANTIZE):
+        return 4 * pixels * channels + (1 if kind is Kind.QUANTIZE else 4) * pixels * channels
+    written = values * (step["real"] >= 0) + values // 32 * (step["shift"] >= 0)
+    lines = max(1, pixels // int(step["width"]))
+    source = int(step["source_line"]) * lines if kind is not Kind.WINDOW else values * int(step["stride_y"]) ** 2
+    return int(written + source + panels * int(step["panel"]) + values * (step["stage_count"] > 0))
+
+
+def measure_limits(rounds: int) -> Limits:
+    """Measure what one thread can do, the fastest of many short rounds each."""
+    source = np.zeros(_MEGABYTES << 20, np.uint8)
+    target = np.empty_like(source)
+    calls: dict[str, tuple[Callable[[], Any], float]] = {
+        "real": (lambda: _real_loop(_TURNS), _TURNS * _CHAINS * LANES),
+        "bytes": (lambda: _byte_loop(_TURNS), _TURNS * _CHAINS * 4 * LANES),
+        "memory": (lambda: np.copyto(target, source), 2 * source.nbytes),
+    }
+    fastest = dict.fromkeys(calls, float("inf"))
+    for _ in range(1 + rounds):  # the first compiles
+        for key, (call, _) in calls.items():
+            began = time.perf_counter()
+            call()
+            fastest[key] = min(fastest[key], time.perf_counter() - began)
+    rates = {key: amount / fastest[key] / 1e9 for key, (_, amount) in calls.items()}
+    return Limits(binary=measure_limit(rounds, ()).limit, **rates)
+
+
+def _register_loop(typ: Any, start: Callable[[int], Any], turn: Callable[[Any, Any], Any]) -> Any:
+    """A function of a number of turns that does nothing but `turn` on running vectors."""
+
+    def typed(typingctx: Any, turns: Any) -> Any:  # noqa: ARG001 - Numba's protocol
+        def codegen(context: Any, b: Any, signature: Any, args: list[Any]) -> Any:  # noqa: ARG001
+            starts = [v.constant(start(number), typ) for number in range(_CHAINS)]
+            total, *rest = v.loop(b, args[0], starts, lambda _, sums: [turn(b, each) for each in sums])
+            for each in rest:
+                total = b.fadd(total, each) if typ == v.REALS else b.add(total, each)
+            first = b.extract_element(total, v.I32(0))
+            return b.bitcast(first, v.I32) if typ == v.REALS else first
+
+        return types.int32(types.int64), codegen
+
+    function: Any = intrinsic(typed)
+
+    @njit
+    def loop(turns: int) -> int:
+        return function(turns)
+
+    return loop
+
+
+_real_loop = _register_loop(
+    v.REALS, lambda number: 1.0 + number, lambda b, each: v.multiply_add(b, each, each, v.constant(0.5, v.REALS))
+)
+_byte_loop = _register_loop(v.WORDS, lambda number: 1 + number, lambda b, each: emit_dot(b, each, each, each))

@@ -1,0 +1,218 @@
+"""Trained networks on the Hugging Face Hub: a run is pushed with its card, and comes back as a network (extra `hub`).
+
+    zerocross.hub.push("runs/mine", "user/name")             # packed file, weights, card; README.md is the card
+    network = zerocross.hub.from_pretrained("user/name")     # the PyTorch network, in evaluation mode
+    packed = zerocross.hub.load("user/name")                 # the packed one: no torch
+
+`save` writes the same files into a folder, from which `from_pretrained` and `load` read, too. Files are checked against
+the SHA-256 on the card. No pickle is written or read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from zerocross.checks import one_line
+from zerocross.extras import named
+from zerocross.files import write_text
+from zerocross.zoo.card import Card, read_card, verified
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from zerocross.runtime import Model
+
+CARD, PACKED, WEIGHTS, PAGE = "card.json", "model.zcb", "model.safetensors", "README.md"
+_TASKS = {"image": "image-classification", "logmel": "audio-classification", "wave": "audio-classification"}
+
+__all__ = ["from_pretrained", "load", "push", "save"]
+
+
+def push(
+    run: str | Path,
+    repo: str,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
+    endpoint: str | None = None,
+    **options: Any,
+) -> str:
+    """Push a finished run to the Hub, as a new commit of a repository that is made where it is missing.
+
+    Args:
+        run: The run's folder.
+        repo: "user/name".
+        private: Of a repository that is made now; None is the account's own setting.
+        token: To write with; None takes the one of `hf auth login`.
+        endpoint: Of another hub.
+        options: See `save`.
+
+    Returns:
+        The address of the commit.
+    """
+    _check_repo(repo)
+    with named():
+        from huggingface_hub import CommitOperationAdd, HfApi
+    with TemporaryDirectory(prefix="zerocross-") as folder:
+        card = save(run, folder, name=repo.partition("/")[2], repo=repo, **options)
+        api = HfApi(endpoint=endpoint, token=token, library_name="zerocross")
+        files = [CommitOperationAdd(name, Path(folder) / name) for name in (CARD, PACKED, WEIGHTS, PAGE)]
+        message = f"zerocross: {card.network}, {card.method}, {card.epochs} epochs, config {card.config}"
+        with _named_errors(repo, "push to"):
+            api.create_repo(repo, private=private, exist_ok=True)
+            return api.create_commit(repo, files, commit_message=message).commit_url
+
+
+def save(
+    run: str | Path,
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    repo: str = "user/name",
+    title: str | None = None,
+    licence: str = "Apache-2.0",
+    data_licence: str | None = None,
+    real: str = "float32",
+    evaluate: bool = False,
+    data_dir: str | None = None,
+) -> Card:
+    """Write what `push` sends into a folder: card.json, model.zcb, model.safetensors and README.md.
+
+    Args:
+        run: The folder of a finished run.
+        folder: To write to; what it holds under these names is an error.
+        name: Of the network; by default the folder's.
+        repo: Where it will be on the Hub, for README.md.
+        title: What it does, in a few words.
+        licence: Of the network's files.
+        data_licence: Of the data that it was trained on, where zerocross does not know them.
+        real: How weights of real layers are stored: "float32" or "int8".
+        evaluate: Also evaluate the packed file, for the card; the run's dataset is read.
+        data_dir: Where the datasets are; by default as in the run.
+    """
+    with named():
+        from zerocross import train
+        from zerocross.zoo.add import write_entry
+    run, folder = Path(run), Path(folder)
+    if taken := [path for path in (CARD, PACKED, WEIGHTS, PAGE) if (folder / path).exists()]:
+        raise FileExistsError(f"{folder} holds {taken[0]} already: choose another folder")
+    place = train.Placement(data_dir) if data_dir is not None else None
+    card = write_entry(
+        run,
+        folder,
+        name or folder.resolve().name,
+        real=real,
+        files=(PACKED, WEIGHTS, CARD),
+        about=lambda source: replace(source, title=title or source.title, licence=data_licence or source.licence),
+        licence=licence,
+        place=place,
+        evaluate=evaluate,
+        plain=True,
+    )
+    write_text(folder / PAGE, _page(card, train.load_inputs(run, place).preprocessing["kind"], repo))
+    return card
+
+
+def from_pretrained(source: str | Path, **where: Any) -> nn.Module:
+    """The PyTorch network that was pushed, in evaluation mode.
+
+    Args:
+        source: A folder that `save` wrote, or "user/name" on the Hub.
+        where: `revision`, `token`, `endpoint`, `cache_dir`, `local_files_only` of huggingface_hub.hf_hub_download.
+    """
+    with named():
+        from zerocross.zoo.network import build
+    card = _card(source, where)
+    return build(card, verified(_file(source, WEIGHTS, where), card.weights_sha256, _AGAIN))
+
+
+def load(source: str | Path, threads: int = 1, **where: Any) -> Model:
+    """The packed network that was pushed; torch is not needed.
+
+    Args:
+        source: As in `from_pretrained`.
+        threads: To compute with.
+        where: As in `from_pretrained`.
+    """
+    with named():
+        from zerocross import runtime
+    card = _card(source, where)
+    return runtime.load(verified(_file(source, PACKED, where), card.packed_sha256, _AGAIN), threads)
+
+
+_AGAIN = "fetch it again, or push it again"
+
+
+def _card(source: str | Path, where: dict[str, Any]) -> Card:
+    return read_card(_file(source, CARD, where))
+
+
+def _file(source: str | Path, name: str, where: dict[str, Any]) -> Path:
+    folder = Path(source)
+    if folder.is_dir():
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} has no {name}: it was not written by zerocross.hub.save")
+        return folder / name
+    if not isinstance(source, str) or not re.fullmatch(_REPO, source):
+        raise FileNotFoundError(f"{source} is neither a folder nor the name of a model on the Hub, such as user/name")
+    with named():
+        from huggingface_hub import hf_hub_download
+    with _named_errors(source, f"fetch {name} of"):
+        return Path(hf_hub_download(source, name, library_name="zerocross", **where))
+
+
+_REPO = r"[\w.-]+/[\w.-]+"
+
+
+def _check_repo(repo: str) -> None:
+    if not re.fullmatch(_REPO, repo):
+        raise ValueError(f"repo = {repo!r}: name it as user/name")
+
+
+@contextmanager
+def _named_errors(repo: str, what: str) -> Iterator[None]:
+    """Errors of the Hub as one line with the way out."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except errors.RemoteEntryNotFoundError:
+        raise FileNotFoundError(f"cannot {what} {repo}: it was not pushed by zerocross.hub") from None
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as wrong:
+        raise FileNotFoundError(
+            f"cannot {what} {repo}: there is none, no such revision, or it is private (hf auth login, or token=...) "
+            f"({one_line(wrong)})"
+        ) from None
+    except errors.HfHubHTTPError as wrong:
+        if wrong.response is not None and wrong.response.status_code in {401, 403}:
+            raise PermissionError(
+                f"cannot {what} {repo}: log in by `hf auth login`, or give token=... ({one_line(wrong)})"
+            ) from None
+        raise ConnectionError(f"cannot {what} {repo}: try again later ({one_line(wrong)})") from None
+    except errors.LocalEntryNotFoundError as wrong:
+        raise ConnectionError(f"cannot {what} {repo}: the Hub cannot be reached, and no copy is here") from wrong
+
+
+def _page(card: Card, kind: str, repo: str) -> str:
+    """README.md: metadata for the Hub, the card, and how to use it."""
+    metadata = [
+        "---",
+        f"license: {card.licence.lower()}",
+        "library_name: zerocross",
+        "tags:",
+        "- binary-neural-network",
+    ]
+    if kind in _TASKS:
+        metadata.append(f"pipeline_tag: {_TASKS[kind]}")
+    use = (
+        "## Use\n\n```python\nimport zerocross\n\n"
+        f'network = zerocross.hub.from_pretrained("{repo}")  # in PyTorch\n'
+        f'packed = zerocross.hub.load("{repo}")  # without PyTorch\n```\n'
+    )
+    return "\n".join([*metadata, "---", "", card.markdown(), use])

@@ -1,0 +1,186 @@
+"""Products of bytes, for real layers whose weights have 8 bits, and how activations become bytes.
+
+An activation x becomes the code round(127 x / largest) + 128, where `largest` is the largest magnitude of the image's
+activations: so 0 is 128, and no calibration is needed. Sums are integers, the same on every processor. Where it has
+VNNI, four products and their sum are one instruction for sixteen channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from zerocross.runtime.kernels import vector_ir as v
+from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
+from zerocross.runtime.kernels.steps import LANES, ROWS, RowField
+from zerocross.runtime.kernels.target import chosen_level, rows_at_once
+from zerocross.runtime.kernels.vector_ir import Builder, Value
+
+_HALF, _OCTETS = ir.VectorType(v.I16, 2 * LANES), ir.VectorType(ir.IntType(8), LANES)
+_MAGNITUDE = 0x7FFFFFFF  # bits of a float32 without its sign; as integers, magnitudes have the order of the numbers
+
+
+def _emit_byte_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
+    a, row_bytes, weights, terms, offsets = own
+    at_once = min(ROWS, rows_at_once(panels))
+
+    def sums(first: int, number: int) -> list[Value]:
+        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        return _emit_byte_sums(b, rows, weights, terms, panels)
+
+    if at_once == ROWS:
+        found = few_or_all(b, to, lambda number: sums(0, number), [v.constant(0, v.WORDS)] * (panels * ROWS))
+    else:
+        found = [value for first in range(0, ROWS, at_once) for value in sums(first, at_once)]
+    for panel in range(panels):
+        to_panel = to.next_panel(b, panel)
+        offset = v.load(b, v.plus(b, offsets, to_panel.panel, 4 * LANES), v.WORDS, 4)
+        values = []
+        for row, total in enumerate(found[panel::panels]):
+            scale = v.load(b, to.row(b, row, RowField.SCALE), v.F32, 4)
+            values.append(b.fmul(b.sitofp(b.sub(total, offset), v.REALS), v.splat(b, scale, v.REALS)))
+        emit_finish(b, values, to_panel)
+
+
+def _emit_byte_sums(b: Builder, rows: list[Value], weights: Value, terms: Value, panels: int) -> list[Value]:
+    """Sums of products, row by row, and for each row panel by panel."""
+
+    def add_products(index: Value, sums: list[Value]) -> list[Value]:
+        at = v.plus(b, weights, index, 4 * LANES)
+        columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.WORDS, 4) for panel in range(panels)]
+        codes = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.I32, 1), v.WORDS) for row in rows]
+        pairs = [(code, column) for code in codes for column in columns]
+        return [emit_dot(b, old, *pair) for old, pair in zip(sums, pairs, strict=True)]
+
+    return v.loop(b, terms, [v.constant(0, v.WORDS)] * (len(rows) * panels), add_products)
+
+
+def emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
+    """The total plus, in each lane, four products of an unsigned byte and a signed one."""
+    if chosen_level().has("avx512vnni"):
+        return v.call(b, "llvm.x86.avx512.vpdpbusd.512", v.WORDS, total, codes, weights)
+    codes, weights = b.bitcast(codes, _HALF), b.bitcast(weights, _HALF)
+    eight = v.constant(8, _HALF)
+    even = b.and_(codes, v.constant(0xFF, _HALF)), b.ashr(b.shl(weights, eight), eight)
+    odd = b.lshr(codes, eight), b.ashr(weights, eight)
+    for pair in (even, odd):
+        for half in range(2):  # LLVM knows the sum of two products of 16 bits as one instruction
+            lanes = ir.Constant(v.WORDS, [2 * lane + half for lane in range(LANES)])
+            one, other = (b.sext(b.shuffle_vector(each, each, lanes), v.WORDS) for each in pair)
+            total = b.add(total, b.mul(one, other))
+    return total
+
+
+def _emit_codes(b: Builder, numbers: Value, inverse: Value) -> Value:
+    """Numbers times `inverse` as codes; one number or LANES."""
+    single = numbers.type == v.F32
+    real, whole = ("f32", v.I32) if single else (f"v{LANES}f32", v.WORDS)
+    rounded = v.call(b, f"llvm.rint.{real}", numbers.type, b.fmul(numbers, inverse))
+    code = b.fptosi(rounded, whole)  # of NaN it is anything, as the sums are NaN then
+    return b.add(code, v.I32(128) if single else v.constant(128, v.WORDS))
+
+
+def _numbers(numbers: Iterable[int]) -> Value:
+    """Lanes of a shuffle."""
+    lanes = list(numbers)
+    return ir.Constant(ir.VectorType(v.I32, len(lanes)), lanes)
+
+
+def _largest(typingctx: Any, address: Any, count: Any) -> Any:  # noqa: ARG001 - Numba's protocol
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        address, count = args
+        many, mask = b.sdiv(count, v.I64(LANES)), v.constant(_MAGNITUDE, v.WORDS)
+
+        def larger(old: Value, new: Value) -> Value:
+            return b.select(b.icmp_unsigned(">", new, old), new, old)
+
+        def vectors(index: Value, carried: list[Value]) -> list[Value]:
+            return [larger(carried[0], b.and_(v.load(b, v.plus(b, address, index, 4 * LANES), v.WORDS, 4), mask))]
+
+        (most,) = v.loop(b, many, [v.constant(0, v.WORDS)], vectors)
+        most = v.call(b, f"llvm.vector.reduce.umax.v{LANES}i32", v.I32, most)
+        rest = v.plus(b, address, many, 4 * LANES)
+
+        def singles(index: Value, carried: list[Value]) -> list[Value]:
+            return [larger(carried[0], b.and_(v.load(b, v.plus(b, rest, index, 4), v.I32, 4), v.I32(_MAGNITUDE)))]
+
+        (most,) = v.loop(b, b.sub(count, b.mul(many, v.I64(LANES))), [most], singles)
+        return b.bitcast(most, v.F32)
+
+    return types.float32(types.int64, types.int64), codegen
+
+
+def _store_codes(typingctx: Any, target: Any, source: Any, count: Any, inverse: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, source, count, inverse = args
+        inverse = v.splat(b, inverse, v.REALS)
+
+        def piece(index: Value, carried: list[Value]) -> list[Value]:
+            codes = _emit_codes(b, v.load(b, v.plus(b, source, index, 4 * LANES), v.REALS, 4), inverse)
+            v.store(b, b.trunc(codes, _OCTETS), v.plus(b, target, index, LANES), 1)
+            return carried
+
+        v.loop(b, b.sdiv(count, v.I64(LANES)), [], piece)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.float32), codegen
+
+
+def _store_code(typingctx: Any, target: Any, number: Any, inverse: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, number, inverse = args
+        v.store(b, b.trunc(_emit_codes(b, number, inverse), ir.IntType(8)), target, 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float32, types.float32), codegen
+
+
+def _store_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: Any, inverse: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, source, plane, count, inverse = args
+        inverse = v.splat(b, inverse, v.REALS)
+
+        def piece(index: Value, carried: list[Value]) -> list[Value]:
+            at = v.plus(b, source, index, 4 * LANES)
+            planes = [v.load(b, b.add(at, b.mul(plane, v.I64(colour))), v.REALS, 4) for colour in range(3)]
+            codes = [b.trunc(_emit_codes(b, numbers, inverse), _OCTETS) for numbers in planes]
+            pairs = [b.shuffle_vector(*two, _numbers(range(2 * LANES))) for two in (codes[:2], codes[1:])]
+            order = [first + lane for lane in range(LANES) for first in (0, LANES, 3 * LANES)]
+            v.store(b, b.shuffle_vector(*pairs, _numbers(order)), v.plus(b, target, index, 3 * LANES), 1)
+            return carried
+
+        v.loop(b, b.sdiv(count, v.I64(LANES)), [], piece)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64, types.float32), codegen
+
+
+byte_tile, byte_tile_pair = (
+    make_tile(name, partial(_emit_byte_products, panels)) for name, panels in (("byte_tile", 1), ("byte_tile_pair", 2))
+)
+"""Sums of products of bytes for ROWS pixels and one panel, or two side by side.
+
+Own arguments: address of the first row of codes, bytes from row to row, address of the panel's weights (for every four
+bytes of a row LANES columns of four; the second panel follows the first), fours, address of what is taken from the sums
+(int32, all panels): 128 times the sum of a channel's weights. What is left is multiplied by the row's scale.
+"""
+
+largest: Any = intrinsic(_largest)
+"""largest(address, count): the largest magnitude of so many float32; NaN where one of them is."""
+
+store_codes: Any = intrinsic(_store_codes)
+"""store_codes(target, source, count, inverse): bytes for a multiple of LANES float32."""
+
+store_code: Any = intrinsic(_store_code)
+"""store_code(target, number, inverse): the byte for one."""
+
+store_colours: Any = intrinsic(_store_colours)
+"""store_colours(target, source, plane, count, inverse): bytes for three planes of float32, `plane` bytes apart.
+
+The three of a pixel stand together; `count` is that of pixels, a multiple of LANES.
+"""

@@ -1,0 +1,11 @@
+"""A packed network behind HTTP: uploads in, classes out; concurrent requests share batches (extra `serve`)."""
+
+from __future__ import annotations
+
+from zerocross.extras import named
+
+with named():
+    from zerocross.serve.app import Limits, create_app
+    from zerocross.serve.server import serve
+
+__all__ = ["Limits", "create_app", "serve"]

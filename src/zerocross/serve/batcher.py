@@ -1,0 +1,93 @@
+"""Samples of concurrent requests in one batch: while one batch is computed, the next one gathers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+Request = tuple[np.ndarray, "asyncio.Future[np.ndarray]"]
+
+
+class Batcher:
+    """Calls a function on batches, one after the other, in a thread of its own.
+
+    Nobody waits for a batch to fill: a batch is what has come while the one before it was computed. A lone request is
+    computed at once; under load batches grow up to their limit.
+
+    Args:
+        predict: float32 (N, ...) -> one result per sample.
+        max_batch: samples in a batch, at least 1; a request that has more is a batch by itself.
+        on_batch: told the number of samples of every batch.
+    """
+
+    def __init__(
+        self, predict: Callable[[np.ndarray], np.ndarray], max_batch: int, on_batch: Callable[[int], object]
+    ) -> None:
+        if max_batch < 1:
+            raise ValueError(f"max_batch = {max_batch}: it must be at least 1")
+        self.predict, self.max_batch, self.on_batch = predict, max_batch, on_batch
+        self._waiting: asyncio.Queue[Request | None] = asyncio.Queue()
+        self._thread = ThreadPoolExecutor(1, "zerocross-batch")
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, x: np.ndarray) -> np.ndarray:
+        """The results of a request's samples."""
+        future: asyncio.Future[np.ndarray] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((x, future))
+        return await future
+
+    async def start(self) -> None:
+        """Begin to compute."""
+        self._task = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        """Compute what is waiting, then end."""
+        self._waiting.put_nowait(None)
+        if self._task is not None:
+            await self._task
+        self._thread.shutdown()
+
+    async def _work(self) -> None:
+        carried: Request | None = None
+        while True:
+            first = carried or await self._waiting.get()
+            if first is None:
+                return
+            batch, carried, last = self._gathered(first)
+            await self._compute([request for request in batch if not request[1].done()])  # a client may be gone
+            if last:
+                return
+
+    def _gathered(self, first: Request) -> tuple[list[Request], Request | None, bool]:
+        """What waits and fits, what waits and does not fit any more, and whether the end was reached."""
+        batch, count = [first], len(first[0])
+        while count < self.max_batch and not self._waiting.empty():
+            request = self._waiting.get_nowait()
+            if request is None:
+                return batch, None, True
+            if count + len(request[0]) > self.max_batch:
+                return batch, request, False
+            batch.append(request)
+            count += len(request[0])
+        return batch, None, False
+
+    async def _compute(self, batch: list[Request]) -> None:
+        if not batch:
+            return
+        x = np.concatenate([samples for samples, _ in batch])
+        self.on_batch(len(x))
+        try:
+            y = await asyncio.get_running_loop().run_in_executor(self._thread, self.predict, x)
+        except Exception as wrong:  # whoever asked is told; the server goes on
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(wrong)
+            return
+        first = 0
+        for samples, future in batch:
+            if not future.done():
+                future.set_result(y[first : first + len(samples)])
+            first += len(samples)

@@ -1,0 +1,99 @@
+"""Limits of a request, and its measurement: how much it may send, how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the server allows.
+
+    Args:
+        max_bytes: of a request's body.
+        seconds: that a request may take, its upload included.
+        max_files: of one request.
+        max_batch: samples that are computed at once.
+        max_requests: at a time; more are turned away with 503.
+    """
+
+    max_bytes: int = 10_000_000
+    seconds: float = 30.0
+    max_files: int = 64
+    max_batch: int = 64
+    max_requests: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_files", "max_batch", "max_requests"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}: it must be at least 1")
+        if not 0 < self.seconds <= 3600:
+            raise ValueError(f"seconds = {self.seconds}: it must lie above 0, up to 3600")
+
+
+class Limited:
+    """ASGI middleware: refuses bodies that are too large with 413 and ends requests that take too long with 504.
+
+    Args:
+        app: behind it.
+        limits: see Limits.
+        on_end: told path, status and seconds of every request.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, on_end: Callable[[str, int, float], object]) -> None:
+        self.app, self.limits, self.on_end = app, limits, on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, received = time.perf_counter(), 0, 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self.limits.max_bytes:
+                raise HTTPException(413, self._too_large)
+            return message
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if _length(scope) > self.limits.max_bytes:
+                await _refuse(413, self._too_large)(scope, receive, watched)
+                return
+            async with asyncio.timeout(self.limits.seconds):
+                await self.app(scope, counted, watched)
+        except TimeoutError:
+            if not status:
+                late = f"the request took longer than {self.limits.seconds:g} s"
+                await _refuse(504, late)(scope, receive, watched)
+        finally:
+            self.on_end(scope["path"], status or 500, time.perf_counter() - began)
+
+    @property
+    def _too_large(self) -> str:
+        return f"the request is larger than {self.limits.max_bytes:,} bytes"
+
+
+def _refuse(status: int, reason: str) -> Any:
+    return JSONResponse({"detail": reason}, status, {"Connection": "close"})
+
+
+def _length(scope: Scope) -> int:
+    stated = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(stated) if stated.isdigit() else 0

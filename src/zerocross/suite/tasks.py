@@ -1,0 +1,168 @@
+"""The tasks of the suite: data + network + budget + metric, sized to train in seconds on one core of a CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from zerocross import train
+from zerocross.checks import check_choice
+from zerocross.train.config import Config, DataConfig, ModelConfig, RealConfig, Stage
+from zerocross.train.variants import with_epochs, with_method
+
+Options = Mapping[str, float | int | str | bool | None]
+_ADAM = RealConfig(name="adam", lr=5e-3, weight_decay=0.0)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: what is trained on which data, for how long, and what is reported.
+
+    Args:
+        name: Of the task.
+        data: Of the dataset, see zerocross.data.load.
+        network: See zerocross.models.create.
+        epochs: Of a training.
+        batch_size: Samples per update.
+        data_options: Of the dataset; a `train_size` is the stated part of the training data.
+        network_options: Of the network; the number of classes comes from the data.
+        real: How the real parameters are trained, where the method does not say it itself.
+        alpha: Of the filter.
+        metric: What is reported: a score of the evaluation.
+        held_out: What settings are chosen on.
+    """
+
+    name: str
+    data: str
+    network: str
+    epochs: int
+    batch_size: int
+    data_options: Options = field(default_factory=dict)
+    network_options: Options = field(default_factory=dict)
+    real: RealConfig = _ADAM
+    alpha: float = 3e-3
+    metric: str = "top1"
+    held_out: str = "training samples, stratified"
+
+    def config(
+        self, method: str = "filter", *, seed: int = 0, validate: bool = False, epochs: int | None = None
+    ) -> Config:
+        """One training of this task.
+
+        Args:
+            method: A name in zerocross.methods, taken at its own settings; or "real", the full-precision twin.
+            seed: Start and order.
+            validate: Evaluate on data held out of the training part, to choose settings; test data stay unread.
+            epochs: Other than the task's.
+        """
+        twin = method == "real"
+        config = Config(
+            recipe=f"suite-{self.name}",
+            data=DataConfig(self.data, validate, dict(self.data_options)),
+            model=ModelConfig(self.network, dict(self.network_options)),
+            optimizer={"alpha": self.alpha},
+            real=self.real,
+            stages=(Stage(epochs=self.epochs, binarize="none" if twin else "both"),),
+            batch_size=self.batch_size,
+            seed=seed,
+            compile="off",
+            evaluate_every=1_000_000,
+        )
+        config = config if twin else with_method(config, method)
+        return config if epochs is None else with_epochs(config, epochs)
+
+
+def _series(set_name: str, epochs: int, batch_size: int, stem_stride: int) -> Task:
+    return Task(
+        name=set_name,
+        data="ucr",
+        network="series_net",
+        epochs=epochs,
+        batch_size=batch_size,
+        data_options={"set": set_name},
+        network_options={"width": 16, "stem_stride": stem_stride},
+        real=dataclasses.replace(_ADAM, lr=1e-2),
+    )
+
+
+# Eleven of the thirteen sets: Phoneme and Mallat have too few training series a class to hold some out.
+_TASKS = (
+    Task("digits", "digits", "digits_net", 20, 64, network_options={"width": 16}),
+    Task("mnist", "mnist", "mnist_net", 8, 64, {"train_size": 10_000}),
+    Task("fashion-mnist", "fashion-mnist", "mnist_net", 8, 64, {"train_size": 10_000}),
+    Task("audiomnist", "audiomnist", "audio_mlp", 10, 256, alpha=1e-3,
+         real=dataclasses.replace(_ADAM, lr=1e-3), held_out="the fold's validation speakers"),
+    Task("hapt", "hapt", "series_net", 10, 64, network_options={"channels": 6, "width": 16, "stem_stride": 2},
+         held_out="five of the training people"),
+    Task("imdb", "imdb", "text_mlp", 4, 256, alpha=1e-3, real=dataclasses.replace(_ADAM, lr=1e-3)),
+    _series("Crop", 5, 64, 1),
+    _series("ECG5000", 40, 32, 2),
+    _series("ElectricDevices", 4, 64, 2),
+    _series("FordA", 10, 64, 4),
+    _series("InsectWingbeatSound", 80, 32, 4),
+    _series("ItalyPowerDemand", 120, 16, 1),
+    _series("NonInvasiveFetalECGThorax1", 10, 32, 8),
+    _series("StarLightCurves", 16, 32, 8),
+    _series("TwoPatterns", 16, 32, 2),
+    _series("UWaveGestureLibraryAll", 18, 32, 8),
+    _series("Wafer", 16, 32, 2),
+)  # fmt: skip
+
+TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _TASKS})
+
+
+def get(name: str) -> Task:
+    """The task of that name, or an error that lists the names."""
+    check_choice("task", name, TASKS)
+    return TASKS[name]
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Scores of one method at a task's length and at twice that, seed by seed, on held-out training data."""
+
+    method: str
+    single: tuple[float, ...]
+    double: tuple[float, ...]
+
+    @property
+    def change(self) -> float:
+        """What twice the length changes, in points."""
+        return statistics.fmean(self.double) - statistics.fmean(self.single)
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation over seeds, the larger of the two."""
+        return max(statistics.stdev(self.single), statistics.stdev(self.double))
+
+    @property
+    def converged(self) -> bool:
+        """Whether twice the length changes less than another seed does."""
+        return abs(self.change) < self.noise
+
+
+def convergence(
+    task: Task, data_dir: str | Path | None, seeds: int = 3, methods: Sequence[str] = ("filter", "real")
+) -> list[Convergence]:
+    """Train a task at its length and at twice that, and compare: a row per method.
+
+    Args:
+        task: The task.
+        data_dir: Where the datasets are.
+        seeds: How many, at least 2.
+        methods: Names in zerocross.methods, or "real".
+    """
+    if seeds < 2:
+        raise ValueError(f"seeds is {seeds}; the noise of seeds takes at least 2")
+    where = None if data_dir is None else str(data_dir)
+    dataset = train.load_data(task.config(validate=True), train.Placement(data_dir=where))
+
+    def scores(method: str, epochs: int) -> tuple[float, ...]:
+        runs = (task.config(method, seed=seed, validate=True, epochs=epochs) for seed in range(seeds))
+        return tuple(train.fit(config, dataset, show=False).scores[task.metric] for config in runs)
+
+    return [Convergence(method, scores(method, task.epochs), scores(method, 2 * task.epochs)) for method in methods]

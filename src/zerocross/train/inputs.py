@@ -1,0 +1,79 @@
+"""What a run's network takes and tells apart, kept in its folder: packing it needs no dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zerocross.data.dataset import Dataset
+from zerocross.files import write_json
+from zerocross.train.folder import read_json
+
+NAME = "inputs.json"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What outlives a dataset in the networks that were trained on it.
+
+    Args:
+        input_size: Of one sample.
+        class_names: One per class.
+        preprocessing: How a file becomes an input, as zerocross.runtime.preprocess.Preprocessing.from_json reads it.
+        source: What the data were, for the record.
+    """
+
+    input_size: tuple[int, ...]
+    class_names: tuple[str, ...]
+    preprocessing: dict[str, Any]
+    source: str
+
+    @property
+    def num_classes(self) -> int:
+        """As many as there are names."""
+        return len(self.class_names)
+
+
+def inputs_of(dataset: Dataset) -> Inputs:
+    """What a dataset says about its inputs and classes."""
+    statistics = {"mean": list(dataset.mean), "std": list(dataset.std)}
+    return Inputs(
+        input_size=dataset.input_size,
+        class_names=dataset.class_names,
+        preprocessing={**dataset.preprocess, **statistics},
+        source=dataset.source,
+    )
+
+
+def write_inputs(folder: Path, inputs: Inputs) -> None:
+    """Write inputs.json into a run folder, whole or not at all."""
+    values = {
+        "input_size": list(inputs.input_size),
+        "class_names": list(inputs.class_names),
+        "preprocessing": inputs.preprocessing,
+        "source": inputs.source,
+    }
+    write_json(folder / NAME, values)
+
+
+def read_inputs(folder: Path) -> Inputs | None:
+    """The inputs.json of a run folder; None where there is none, as in those of older versions."""
+    if not (folder / NAME).exists():
+        return None
+    values = read_json(folder, NAME)
+    size, names = values.get("input_size"), values.get("class_names")
+    right = (
+        isinstance(size, list)
+        and all(type(side) is int and side > 0 for side in size)
+        and isinstance(names, list)
+        and all(isinstance(name, str) for name in names)
+        and isinstance(values.get("preprocessing"), dict)
+        and isinstance(values.get("source"), str)
+    )
+    if not right or not size or not names:
+        raise ValueError(
+            f"{folder / NAME} is damaged: it must hold input_size, class_names, preprocessing and source; remove it, "
+            "and the run's dataset is read instead"
+        )
+    return Inputs(tuple(size), tuple(names), values["preprocessing"], values["source"])

@@ -1,0 +1,83 @@
+"""Trained networks in the box: packed files of a few kilobytes, each with a card that says what it is and can do.
+
+    zerocross.zoo.names()                   # ["audiomnist", "cifar10", "digits", ...]
+    zerocross.zoo.card("cifar10").top1      # of the packed file itself, on the test part
+    run = zerocross.zoo.load("cifar10")     # the packed network: no torch
+    run(run.preprocess("cat.png"))
+    net = zerocross.zoo.model("cifar10")    # the PyTorch network with its weights, to look at or to fine-tune
+
+Every file is checked against the SHA-256 on its card before it is read. To put a finished run into the zoo, or a better
+one in its place: `zerocross zoo add RUN --name cifar10 --overwrite`, in a checkout; see `zerocross.zoo.add`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerocross.checks import did_you_mean
+from zerocross.extras import named
+from zerocross.zoo.card import Card, read_card, verified
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from zerocross.runtime import Model
+
+FILES = Path(__file__).parent / "files"
+PREFIX = "zoo:"
+
+__all__ = ["Card", "card", "load", "located", "model", "names"]
+
+
+def names() -> list[str]:
+    """The networks that there are."""
+    return sorted(path.stem for path in FILES.glob("*.json"))
+
+
+def card(name: str) -> Card:
+    """What there is to know about a network: data, licence, training, accuracy, size, speed."""
+    known = names()
+    if name not in known:
+        raise ValueError(f"the zoo has no network {name!r}; it has {', '.join(known)}{did_you_mean(name, known)}")
+    return read_card(FILES / f"{name}.json")
+
+
+def load(name: str, threads: int = 1, **options: Any) -> Model:
+    """The packed network, as `zerocross.runtime.load` gives it; torch is not needed.
+
+    Args:
+        name: one of `names()`.
+        threads: to compute with.
+        options: further ones of `zerocross.runtime.load`.
+    """
+    with named():
+        from zerocross import runtime
+
+    return runtime.load(_packed(name), threads, **options)
+
+
+def model(name: str) -> nn.Module:
+    """The PyTorch network with its trained weights, in evaluation mode; it computes what the packed file does.
+
+    `train.fit(config, dataset, model=zoo.model(name))` trains on from there.
+    """
+    with named():
+        from zerocross.zoo.network import build
+
+    entry = card(name)
+    return build(entry, verified(FILES / entry.weights_file, entry.weights_sha256, _REINSTALL))
+
+
+def located(path: str | Path) -> Path:
+    """A path as it is, or, for "zoo:NAME", that of the zoo's packed file, checked."""
+    text = str(path)
+    return _packed(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(path)
+
+
+_REINSTALL = "install zerocross again"
+
+
+def _packed(name: str) -> Path:
+    entry = card(name)
+    return verified(FILES / entry.packed_file, entry.packed_sha256, _REINSTALL)
