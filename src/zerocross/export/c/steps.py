@@ -14,6 +14,7 @@ from zerocross.export.c.text import comment, real, size_text
 from zerocross.runtime.format import weight_signs
 from zerocross.runtime.geometry import is_depthwise
 from zerocross.runtime.graph import Graph, Node
+from zerocross.runtime.plan import MAX_BYTE_TERMS
 
 WINDOWS = (*BINARY, *LAYERS, "avg_pool2d", "max_pool2d", "global_avg_pool", "subsample")
 _WORDS = {
@@ -81,7 +82,11 @@ class CWriter:
         given = [each for each in ("input", "output") if each in places]
         types = {"input": "const float *input", "output": "float *output"}
         head = f"static void {name}({', '.join(types[each] for each in given) or 'void'})"
-        lines = [*self._clear(step), *(self._moves(step) if step.op in ("planar", "pixels") else self._pixels(step))]
+        lines = [
+            *self._clear(step),
+            *self._codes(step),
+            *(self._moves(step) if step.op in ("planar", "pixels") else self._pixels(step)),
+        ]
         stored = [self.base(buffer) if buffer is not None else "0" for buffer in (step.real, step.bits)]
         lines.append(f"TRACE({self.name}_trace({number}, {stored[0]}, {stored[1]}));")
         body = "\n".join(f"    {line}" if line else "" for line in lines)
@@ -108,6 +113,21 @@ class CWriter:
         if not step.clear or step.real is None:
             return []
         return [f"memset({self.base(step.real)}, 0, {step.real.elements} * sizeof(float));"]
+
+    def _codes(self, step: CStep) -> list[str]:
+        """The input of a layer with int8 weights as integers, as the packed runtime has it."""
+        if not self._on_codes(step):
+            return []
+        count = step.source.elements
+        codes = self.scratch("codes", "int8_t", count, "the input of a layer with int8 weights")
+        return ["const float unit = " + self.call("quantise", codes, self.base(step.source), count)]
+
+    def _on_codes(self, step: CStep) -> bool:
+        """Whether a layer multiplies integers."""
+        if step.op not in LAYERS or step.node.attrs.get("groups", 1) != 1:
+            return False
+        weight = self.graph.tensors[step.node.tensors["weight"]]
+        return weight.dtype == np.int8 and weight[0].size <= MAX_BYTE_TERMS
 
     def _moves(self, step: CStep) -> list[str]:
         channels, height, width = step.size
@@ -350,8 +370,11 @@ class CWriter:
             if groups > 1:
                 values, start = f"values + g * {each}", f"{start} + g * {inputs * channel}"
                 array = f"{array} + g * {len(parts[0])}"
-            call = self.call(f"convolve_{kind}", values, start, self._window(step), "in", inputs, channel, array, each)
-            yield from _grouped(groups, [call])
+            ends: tuple[str, ...] = ()
+            if self._on_codes(step):
+                kind, start, ends = "codes", f"{self.name}_memory.codes", ("unit",)
+            args = (values, start, self._window(step), "in", inputs, channel, array, each, *ends)
+            yield from _grouped(groups, [self.call(f"convolve_{kind}", *args)])
         for role, kernel_name in (("weight_scale", "scale"), ("bias", "shift")):
             vector = self.graph.tensor(node, role)
             if vector is not None:

@@ -12,6 +12,7 @@ from zerocross.export.onnx.writer import OnnxWriter
 from zerocross.runtime.format import real_weight, weight_signs
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
+from zerocross.runtime.plan import MAX_BYTE_TERMS
 
 LARGEST = 2**31 - 1
 
@@ -51,9 +52,12 @@ def _conv(c: OnnxNode) -> None:
     x, pads = c.x, (*attrs["padding"], *attrs["padding"])
     if binary and attrs["pad_value"] == 1 and any(pads):
         x, pads = _padded(c, pads, 1.0), (0, 0, 0, 0)
-    inputs = [x, _weight(c, binary=binary)]
     scale, bias = (c.graph.tensor(node, role) for role in ("weight_scale", "bias"))
-    scaled = scale is not None and _bits(c)
+    unit = ""
+    if _on_codes(c):
+        x, unit = _codes(c)
+    inputs = [x, _weight(c, binary=binary)]
+    scaled = scale is not None and (_bits(c) or bool(unit))
     if bias is not None and not scaled:
         inputs.append(w.constant(f"{node.output}/bias", bias))
     output = w.name(f"{node.output}/Conv") if scaled else node.output
@@ -62,18 +66,19 @@ def _conv(c: OnnxNode) -> None:
         dilations=attrs["dilation"], group=attrs["groups"],
     )  # fmt: skip
     if scale is not None and scaled:
-        _scaled(c, output, scale, bias)
+        _scaled(c, output, scale, bias, unit)
 
 
 def _linear(c: OnnxNode) -> None:
     node, w = c.node, c.writer
     binary = node.op == "binary_linear"
     scale, bias = (c.graph.tensor(node, role) for role in ("weight_scale", "bias"))
-    scaled = scale is not None and _bits(c)
+    x, unit = _codes(c) if _on_codes(c) else (c.x, "")
+    scaled = scale is not None and (_bits(c) or bool(unit))
     product = w.name(f"{node.output}/MatMul") if scaled or bias is not None else node.output
-    w.add("MatMul", [c.x, _weight(c, binary=binary)], product)
+    w.add("MatMul", [x, _weight(c, binary=binary)], product)
     if scale is not None and scaled:
-        _scaled(c, product, scale, bias)
+        _scaled(c, product, scale, bias, unit)
     elif bias is not None:
         w.add("Add", [product, c.channels(bias, "bias")], node.output)
 
@@ -83,18 +88,41 @@ def _bits(c: OnnxNode) -> bool:
     return c.graph.tensors[c.node.tensors["weight"]].dtype == np.uint8
 
 
+def _on_codes(c: OnnxNode) -> bool:
+    """Whether a layer multiplies integers, as the packed runtime does with int8 weights."""
+    weight = c.graph.tensors[c.node.tensors["weight"]]
+    return weight.dtype == np.int8 and c.node.attrs.get("groups", 1) == 1 and weight[0].size <= MAX_BYTE_TERMS
+
+
+def _codes(c: OnnxNode) -> tuple[str, str]:
+    """The input as integers within -127..127, and what 1 of them is worth, for each sample."""
+    w, near = c.writer, c.node.output
+    axes = list(range(1, len(c.shape) + 1))
+    largest = w.step("ReduceMax", [w.step("Abs", [c.x], near)], near, axes=axes, keepdims=1)
+    most = w.constant("code_limit", 127.0)
+    inverse = w.step("Div", [most, w.step("Max", [largest, w.constant("least", 1e-30)], near)], near)  # zeros stay 0
+    codes = w.step("Round", [w.step("Mul", [c.x, inverse], near)], near)
+    return codes, w.step("Div", [largest, most], near)
+
+
 def _weight(c: OnnxNode, *, binary: bool) -> str:
     """The weight of a layer; that of a linear layer stands (inputs, outputs)."""
     bits = binary or _bits(c)
-    weight = weight_signs(c.graph, c.node) if bits else real_weight(c.graph, c.node)
+    whole = weight_signs if bits else _stored_weight if _on_codes(c) else real_weight
+    weight = whole(c.graph, c.node)
     weight = weight.T if weight.ndim == 2 else weight
     if bits:
         return c.writer.binary_weight(weight, c.node.output)
     return c.writer.constant(f"{c.node.output}/weight", weight)
 
 
-def _scaled(c: OnnxNode, x: str, scale: np.ndarray, bias: np.ndarray | None) -> None:
-    """x * scale, + bias, for a layer of real inputs whose weights are bits."""
+def _stored_weight(graph: Graph, node: Node) -> np.ndarray:
+    return graph.tensors[node.tensors["weight"]].astype(np.float32)
+
+
+def _scaled(c: OnnxNode, x: str, scale: np.ndarray, bias: np.ndarray | None, unit: str = "") -> None:
+    """x * unit * scale, + bias, for a layer whose weights are bits or integers."""
+    x = c.writer.step("Mul", [x, unit], c.node.output) if unit else x
     product = c.node.output if bias is None else c.writer.name(f"{c.node.output}/scaled")
     c.writer.add("Mul", [x, c.channels(scale, "weight_scale")], product)
     if bias is not None:
