@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from zerocross import compiler, models
+from zerocross.bench.inference_c import c_contenders
 from zerocross.bench.inference_footprint import Footprints, measure_footprints
 from zerocross.bench.inference_layer import LayerTimes, measure_layer
 from zerocross.bench.inference_lce import NETWORKS, SETTING, THREADS, LarqComputeEngine
@@ -45,6 +46,8 @@ LABELS = {
     "zerocross": "zerocross, packed",
     "zerocross-int8": "zerocross, packed, real layers int8",
     "zerocross-1": "zerocross, packed, 1 thread",
+    "c": "zerocross, C file",
+    "c-native": "zerocross, C file, -march=native",
     "openvino": "OpenVINO",
     "lce": "Larq Compute Engine",
     "eager": "PyTorch, eager",
@@ -233,6 +236,8 @@ def measure_network(
     if threads > 1:
         alone = Model(graph)
         contenders["zerocross-1"] = lambda: alone(array)
+    if threads == 1 and batch == 1 and compile_:
+        contenders |= c_contenders(graph, array)
     contenders |= {"eager": lambda: network(x), "twin-eager": lambda: twin(x)}
     if compile_:
         # Freezing folds batch norm into the convolutions: the best that PyTorch offers here.

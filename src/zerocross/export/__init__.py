@@ -7,4 +7,4 @@ from zerocross.extras import named
 with named():
     from zerocross.export.targets import TARGETS, Exported, ExportTarget, export
 
-__all__ = ["TARGETS", "ExportTarget", "Exported", "export"]
+__all__ = ["TARGETS", "Exported", "ExportTarget", "export"]

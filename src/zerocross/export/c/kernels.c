@@ -236,6 +236,55 @@ static KERNEL void convolve_float(float *values, const float *source, const stru
     }
 }
 
+/* ---- quantise */
+/* Numbers as integers within -127..127, rounded to the nearest (to the even one of two); returns what 1 is worth. */
+static KERNEL float quantise(int8_t *codes, const float *source, int32_t count)
+{
+    const float round = 12582912.0f; /* 1.5 * 2^23: a sum with it has no room for a fraction */
+    float largest = 0.0f, inverse;
+    int32_t i;
+    for (i = 0; i < count; i++) {
+        float size = source[i] < 0.0f ? -source[i] : source[i];
+        largest = size > largest ? size : largest;
+    }
+    inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+    for (i = 0; i < count; i++) {
+        float code = (source[i] * inverse + round) - round;
+        codes[i] = code >= -127.0f && code <= 127.0f ? (int8_t)code : (int8_t)0;
+    }
+    return largest / 127.0f;
+}
+
+/* ---- convolve_codes: look */
+/* As convolve_float, with integers on both sides; `unit` is what a code of 1 is worth. */
+static KERNEL void convolve_codes(float *values, const int8_t *source, const struct window *g, struct inside in,
+                                  int32_t inputs, int32_t channel, const int8_t *weight, int32_t outputs, float unit)
+{
+    int32_t taps = g->kernel_y * g->kernel_x, o, i, j, c, l;
+    for (o = 0; o < outputs; o += 16) {
+        int32_t sum[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+        int32_t lanes = outputs - o < 16 ? outputs - o : 16;
+        for (i = in.y_begin; i < in.y_end; i++) {
+            for (j = in.x_begin; j < in.x_end; j++) {
+                const int8_t *from = source + (in.y + i * g->dilation_y) * g->line + (in.x + j * g->dilation_x) * g->pixel;
+                const int8_t *w = weight + (i * g->kernel_x + j) * inputs * lanes;
+                if (lanes == 16) {
+                    for (c = 0; c < inputs; c++, w += 16)
+                        for (l = 0; l < 16; l++)
+                            sum[l] += from[c * channel] * w[l];
+                } else {
+                    for (c = 0; c < inputs; c++, w += lanes)
+                        for (l = 0; l < lanes; l++)
+                            sum[l] += from[c * channel] * w[l];
+                }
+            }
+        }
+        for (l = 0; l < lanes; l++)
+            values[o + l] = (float)sum[l] * unit;
+        weight += taps * inputs * lanes;
+    }
+}
+
 /* ---- convolve_bits: look */
 /* Likewise, of weights -1 and +1: for each tap and channel the bits of all outputs, in `bytes` bytes. */
 static KERNEL void convolve_bits(float *values, const float *source, const struct window *g, struct inside in,

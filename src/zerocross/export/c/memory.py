@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from zerocross.export.c.program import Buffer, CStep, Program
+from zerocross.export.c.program import CBuffer, CProgram, CStep
 
 
 @dataclass(eq=False)
@@ -15,13 +15,13 @@ class _Slot:
     elements: int
     first: int
     last: int
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[CBuffer] = field(default_factory=list)
     offset: int = 0
 
 
-def plan_memory(program: Program) -> dict[str, int]:
+def plan_memory(program: CProgram) -> dict[str, int]:
     """Give every buffer in memory its offset; return how many elements each kind takes: {"real": ..., "bits": ...}."""
-    slots: dict[Buffer, _Slot] = {}
+    slots: dict[CBuffer, _Slot] = {}
     last_read = {buffer: number for number, step in enumerate(program.steps) for buffer in step.reads()}
     for number, step in enumerate(program.steps):
         for buffer in step.writes():
@@ -43,7 +43,7 @@ def plan_memory(program: Program) -> dict[str, int]:
     return sizes
 
 
-def _predecessor(step: CStep, number: int, buffer: Buffer, last_read: dict[Buffer, int]) -> Buffer | None:
+def _predecessor(step: CStep, number: int, buffer: CBuffer, last_read: dict[CBuffer, int]) -> CBuffer | None:
     """A value whose place the step's result may take: read for the last time here, and at the same pixel only."""
     if buffer is not step.real or step.size != buffer.size or step.op == "planar":
         return None

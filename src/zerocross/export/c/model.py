@@ -11,7 +11,7 @@ import numpy as np
 
 from zerocross.export.c.memory import plan_memory
 from zerocross.export.c.parts import Constants, Memory, kernels_text
-from zerocross.export.c.program import Program, make_program
+from zerocross.export.c.program import CProgram, make_program
 from zerocross.export.c.steps import CWriter
 from zerocross.export.c.text import check_name, comment, identifier, size_text
 from zerocross.runtime.graph import Graph
@@ -66,7 +66,7 @@ class CModel:
 
     def __init__(self, graph: Graph, name: str = "model") -> None:
         self.name = check_name(name)
-        self.program: Program = make_program(graph)
+        self.program: CProgram = make_program(graph)
         self.graph = self.program.graph
         self.constants, self.memory = Constants(), Memory()
         for kind, elements in plan_memory(self.program).items():

@@ -18,7 +18,7 @@ TYPES = {
     "uint64": "uint64_t", "float32": "float", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
     "uint8": "uint8_t",
 }  # fmt: skip
-_WIDTHS = {"uint64_t": 8, "float": 4, "int32_t": 4, "uint8_t": 1}
+_WIDTHS = {"uint64_t": 8, "float": 4, "int32_t": 4, "uint8_t": 1, "int8_t": 1}
 _COPIES = {  # kernels that are others with another type of weight or threshold
     "convolve_int8": ("convolve_float", "const float *w", "const int8_t *w"),
     "depthwise_int8": ("depthwise_float", "const float *w", "const int8_t *w"),

@@ -22,7 +22,7 @@ MAX_ELEMENTS = (1 << 31) - 1  # of any array: indices are int32_t
 
 
 @dataclass(eq=False)
-class Buffer:
+class CBuffer:
     """A stored value.
 
     Attributes:
@@ -53,12 +53,12 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Link:
+class CLink:
     """An elementwise node of a step, whose channels begin at `channel` of the node's; `other` is what is added."""
 
     node: Node
     channel: int
-    other: Buffer | None
+    other: CBuffer | None
 
 
 @dataclass(eq=False)
@@ -82,27 +82,27 @@ class CStep:
 
     op: str
     node: Node
-    source: Buffer
+    source: CBuffer
     size: Size
-    links: tuple[Link, ...] = ()
-    real: Buffer | None = None
-    bits: Buffer | None = None
+    links: tuple[CLink, ...] = ()
+    real: CBuffer | None = None
+    bits: CBuffer | None = None
     sign: Node | None = None
     channel: int = 0
     clear: bool = False
     in_place: bool = False
 
-    def reads(self) -> list[Buffer]:
+    def reads(self) -> list[CBuffer]:
         """The stored values that it reads."""
         return [self.source, *(link.other for link in self.links if link.other is not None)]
 
-    def writes(self) -> list[Buffer]:
+    def writes(self) -> list[CBuffer]:
         """Those that it stores, or stores a part of."""
         return [buffer for buffer in (self.real, self.bits) if buffer is not None]
 
 
 @dataclass
-class Program:
+class CProgram:
     """The steps of a network, in order."""
 
     graph: Graph
@@ -110,7 +110,7 @@ class Program:
     steps: list[CStep] = field(default_factory=list)
 
 
-def make_program(graph: Graph) -> Program:
+def make_program(graph: Graph) -> CProgram:
     """The steps of a packed graph; ValueError, with the reason, where it is not a sound one or too large."""
     graph = check(graph)
     simple, values = simplify(graph)
@@ -144,15 +144,15 @@ class _Builder:
         self.sizes: dict[str, Size] = {name: image_shape(value.shape) for name, value in values.items()}
         self.values = values
         self.makers = {node.output: node for node in graph.nodes}
-        self.reals: dict[str, Buffer] = {}
-        self.bits: dict[str, Buffer] = {}
+        self.reals: dict[str, CBuffer] = {}
+        self.bits: dict[str, CBuffer] = {}
         self.steps: list[CStep] = []
         name = graph.nodes[0].output
-        self.input = Buffer(name, "real", self.sizes[name], "input", planar=_two_ways(self.sizes[name]))
+        self.input = CBuffer(name, "real", self.sizes[name], "input", planar=_two_ways(self.sizes[name]))
         if not self.input.planar:
             self.reals[name] = self.input
 
-    def program(self) -> Program:
+    def program(self) -> CProgram:
         for group in fuse(self.graph, self.values):
             self._add(group)
         self._finish()
@@ -162,24 +162,24 @@ class _Builder:
                     f"the value of {buffer.value!r} has {buffer.elements} elements: too many for C's int32_t"
                 )
         output_size = self.values[self.graph.output].shape
-        return Program(self.original, output_size, self.steps)
+        return CProgram(self.original, output_size, self.steps)
 
     def _finish(self) -> None:
         """Bring the result into the caller's array, unless a step has put it there already."""
         name = self.graph.output
         source = self._real(name)
         if source.place != "output":
-            target = Buffer(name, "real", self.sizes[name], "output", planar=True)
+            target = CBuffer(name, "real", self.sizes[name], "output", planar=True)
             op = "planar" if _two_ways(self.sizes[name]) and not source.planar else "identity"
             self.steps.append(CStep(op, self.makers[name], source, self.sizes[name], real=target))
 
-    def _new_real(self, name: str) -> Buffer:
+    def _new_real(self, name: str) -> CBuffer:
         if name not in self.reals:
             outside = name == self.graph.output and not _two_ways(self.sizes[name])
-            self.reals[name] = Buffer(name, "real", self.sizes[name], "output" if outside else "memory")
+            self.reals[name] = CBuffer(name, "real", self.sizes[name], "output" if outside else "memory")
         return self.reals[name]
 
-    def _real(self, name: str) -> Buffer:
+    def _real(self, name: str) -> CBuffer:
         """A value as float, channels last."""
         if name not in self.reals:
             from_input = name == self.input.value
@@ -189,10 +189,10 @@ class _Builder:
             self.steps.append(step)
         return self.reals[name]
 
-    def _packed(self, name: str) -> Buffer:
+    def _packed(self, name: str) -> CBuffer:
         """A value as bits; those that were flattened are stored as -1 and +1."""
         if name not in self.bits:
-            self.bits[name] = Buffer(name, "bits", self.sizes[name])
+            self.bits[name] = CBuffer(name, "bits", self.sizes[name])
             step = CStep("identity", self.makers[name], self._real(name), self.sizes[name], bits=self.bits[name])
             self.steps.append(step)
         return self.bits[name]
@@ -206,7 +206,7 @@ class _Builder:
             own = group.source if group.op == "identity" else group.node.output
             step = CStep(group.op, group.node, self._source(group), self.sizes[own], channel=group.channel)
             step.links = tuple(
-                Link(link.node, link.channel, None if link.other is None else self._real(link.other))
+                CLink(link.node, link.channel, None if link.other is None else self._real(link.other))
                 for link in group.links
             )
         if group.real:
@@ -214,10 +214,10 @@ class _Builder:
             step.real = self._new_real(group.result)
         if group.sign is not None:
             name = group.sign.output
-            step.sign, step.bits = group.sign, self.bits.setdefault(name, Buffer(name, "bits", self.sizes[name]))
+            step.sign, step.bits = group.sign, self.bits.setdefault(name, CBuffer(name, "bits", self.sizes[name]))
         self.steps.append(step)
 
-    def _source(self, group: Group) -> Buffer:
+    def _source(self, group: Group) -> CBuffer:
         if group.op in BINARY:
             return self._packed(group.source)
         if group.op in LAYERS and not is_depthwise(group.node) and group.source == self.input.value:

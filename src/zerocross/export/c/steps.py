@@ -9,11 +9,12 @@ import numpy as np
 
 from zerocross.export.c.layout import bit_blocks, bit_words, depthwise_taps, real_blocks, sign_bytes
 from zerocross.export.c.parts import Constants, Memory
-from zerocross.export.c.program import BINARY, LAYERS, Buffer, CStep, Program, layer_shape
+from zerocross.export.c.program import BINARY, LAYERS, CBuffer, CProgram, CStep, layer_shape
 from zerocross.export.c.text import comment, real, size_text
 from zerocross.runtime.format import weight_signs
 from zerocross.runtime.geometry import is_depthwise
 from zerocross.runtime.graph import Graph, Node
+from zerocross.runtime.plan import MAX_BYTE_TERMS
 
 WINDOWS = (*BINARY, *LAYERS, "avg_pool2d", "max_pool2d", "global_avg_pool", "subsample")
 _WORDS = {
@@ -34,7 +35,7 @@ class CWriter:
         memory: receives what steps need while they work on a pixel.
     """
 
-    def __init__(self, name: str, program: Program, constants: Constants, memory: Memory) -> None:
+    def __init__(self, name: str, program: CProgram, constants: Constants, memory: Memory) -> None:
         self.name, self.program, self.constants, self.memory = name, program, constants, memory
         self.graph: Graph = program.graph
         self.kernels: set[str] = set()
@@ -60,14 +61,14 @@ class CWriter:
         self.memory.need(member, ctype, count, about)
         return f"{self.name}_memory.{member}"
 
-    def base(self, buffer: Buffer) -> str:
+    def base(self, buffer: CBuffer) -> str:
         """Where a stored value begins, in C."""
         if buffer.place != "memory":
             return buffer.place
         start = f"{self.name}_memory.{'reals' if buffer.kind == 'real' else 'bits'}"
         return f"{start} + {buffer.offset}" if buffer.offset else start
 
-    def at_pixel(self, buffer: Buffer, channel: int = 0) -> str:
+    def at_pixel(self, buffer: CBuffer, channel: int = 0) -> str:
         """Where the present pixel of a stored value begins, in C."""
         single = buffer.size[1] * buffer.size[2] == 1
         first = channel if buffer.kind == "real" else channel // 8
@@ -81,7 +82,11 @@ class CWriter:
         given = [each for each in ("input", "output") if each in places]
         types = {"input": "const float *input", "output": "float *output"}
         head = f"static void {name}({', '.join(types[each] for each in given) or 'void'})"
-        lines = [*self._clear(step), *(self._moves(step) if step.op in ("planar", "pixels") else self._pixels(step))]
+        lines = [
+            *self._clear(step),
+            *self._codes(step),
+            *(self._moves(step) if step.op in ("planar", "pixels") else self._pixels(step)),
+        ]
         stored = [self.base(buffer) if buffer is not None else "0" for buffer in (step.real, step.bits)]
         lines.append(f"TRACE({self.name}_trace({number}, {stored[0]}, {stored[1]}));")
         body = "\n".join(f"    {line}" if line else "" for line in lines)
@@ -108,6 +113,21 @@ class CWriter:
         if not step.clear or step.real is None:
             return []
         return [f"memset({self.base(step.real)}, 0, {step.real.elements} * sizeof(float));"]
+
+    def _codes(self, step: CStep) -> list[str]:
+        """The input of a layer with int8 weights as integers, as the packed runtime has it."""
+        if not self._on_codes(step):
+            return []
+        count = step.source.elements
+        codes = self.scratch("codes", "int8_t", count, "the input of a layer with int8 weights")
+        return ["const float unit = " + self.call("quantise", codes, self.base(step.source), count)]
+
+    def _on_codes(self, step: CStep) -> bool:
+        """Whether a layer multiplies integers."""
+        if step.op not in LAYERS or step.node.attrs.get("groups", 1) != 1:
+            return False
+        weight = self.graph.tensors[step.node.tensors["weight"]]
+        return weight.dtype == np.int8 and weight[0].size <= MAX_BYTE_TERMS
 
     def _moves(self, step: CStep) -> list[str]:
         channels, height, width = step.size
@@ -350,8 +370,11 @@ class CWriter:
             if groups > 1:
                 values, start = f"values + g * {each}", f"{start} + g * {inputs * channel}"
                 array = f"{array} + g * {len(parts[0])}"
-            call = self.call(f"convolve_{kind}", values, start, self._window(step), "in", inputs, channel, array, each)
-            yield from _grouped(groups, [call])
+            ends: tuple[str, ...] = ()
+            if self._on_codes(step):
+                kind, start, ends = "codes", f"{self.name}_memory.codes", ("unit",)
+            args = (values, start, self._window(step), "in", inputs, channel, array, each, *ends)
+            yield from _grouped(groups, [self.call(f"convolve_{kind}", *args)])
         for role, kernel_name in (("weight_scale", "scale"), ("bias", "shift")):
             vector = self.graph.tensor(node, role)
             if vector is not None:

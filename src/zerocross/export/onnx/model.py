@@ -7,7 +7,7 @@ import json
 from onnx import ModelProto, TensorProto, checker, helper, shape_inference
 
 from zerocross import __version__
-from zerocross.export.onnx.operators import OPERATORS, Context
+from zerocross.export.onnx.operators import OPERATORS, OnnxNode
 from zerocross.export.onnx.writer import QONNX_DOMAIN, OnnxWriter
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.infer import check, infer
@@ -27,7 +27,7 @@ def to_onnx(graph: Graph, *, bipolar: bool = False, batch: int | str = "N") -> M
     values = infer(graph)
     writer = OnnxWriter(bipolar=bipolar, taken=list(values))
     for node in graph.nodes[1:]:
-        OPERATORS[node.op](Context(graph, node, values, writer))
+        OPERATORS[node.op](OnnxNode(graph, node, values, writer))
     output = graph.output
     if output == graph.nodes[0].output:
         output = writer.add("Identity", [output], writer.name("output"))
