@@ -41,8 +41,8 @@ def named() -> Iterator[None]:
         yield
     except MissingExtraError:
         raise
-    except ModuleNotFoundError as wrong:
-        module = (wrong.name or "").partition(".")[0]
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
         if module not in _EXTRA:
             raise
         raise missing(module) from None  # the story of the import that failed helps nobody

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -26,3 +27,8 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole."""
     write_whole(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write a JSON file whole, indented so that readers and diffs can follow it."""
+    write_text(path, json.dumps(values, indent=1) + "\n")

@@ -13,60 +13,33 @@ ROOT = Path(zerocross.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # part -> the parts that it may import. A new part gets a row here, and so a place in the design.
+PLAIN = {"checks", "extras", "files", "tables"}  # leaves that need no torch
+LEAVES = PLAIN | {"compiler", "memory", "provenance"}
+NETWORKS = {"filters", "nn", "data", "models", "optim", "methods", "train"}
 ARROWS = {
-    "extras": set(),
+    **{leaf: set() for leaf in LEAVES},
     "needs_torch": {"extras"},
-    "files": set(),
-    "compiler": set(),
     "filters": set(),
-    "nn": {"needs_torch"},
-    "data": {"files", "extras"},
-    "models": {"nn", "needs_torch"},
+    "nn": PLAIN | {"needs_torch"},
+    "data": PLAIN,
+    "models": PLAIN | {"nn", "needs_torch"},
     "optim": {"filters", "compiler", "needs_torch"},
-    "methods": {"optim", "nn"},
-    "train": {"extras", "files", "compiler", "filters", "nn", "data", "models", "optim", "methods"},
-    "runtime": {"files", "extras"},
-    "deploy": {"files", "extras", "nn", "data", "runtime"},
-    "tune": {"files"},
-    "experiments": {"files", "filters", "nn", "data", "models", "optim", "methods", "train", "tune"},
-    "report": {"files"},
-    "bench": {
-        "files",
-        "compiler",
-        "filters",
-        "nn",
-        "data",
-        "models",
-        "optim",
-        "methods",
-        "train",
-        "deploy",
-        "runtime",
-        "tune",
-        "experiments",
-    },
-    "cli": {
-        "extras",
-        "files",
-        "compiler",
-        "filters",
-        "nn",
-        "data",
-        "models",
-        "optim",
-        "methods",
-        "train",
-        "runtime",
-        "deploy",
-        "tune",
-        "experiments",
-        "report",
-        "bench",
-    },
+    "methods": PLAIN | {"optim", "nn"},
+    "train": LEAVES | (NETWORKS - {"train"}),
+    "runtime": PLAIN,
+    "deploy": PLAIN | {"nn", "data", "runtime"},
+    "tune": PLAIN,
+    "sweep": LEAVES | {"nn", "data", "models", "train", "tune"},
+    "figures": PLAIN,
+    "paper": LEAVES | NETWORKS | {"figures", "sweep"},
+    "suite": LEAVES | {"methods", "train", "sweep"},
+    "report": PLAIN | {"figures"},
+    "bench": LEAVES | NETWORKS | {"deploy", "runtime", "tune", "sweep"},
+    "cli": LEAVES | NETWORKS | {"runtime", "deploy", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
     "__main__": {"cli"},
 }
-WITHOUT_TORCH = {"extras", "filters", "files", "runtime", "report"}
-READS_ENVIRONMENT = {"cli", "experiments"}
+WITHOUT_TORCH = PLAIN | {"filters", "runtime", "figures", "report"}
+READS_ENVIRONMENT = {"cli", "sweep"}
 
 
 def part(path: Path) -> str:
@@ -113,7 +86,7 @@ def test_part_needs_no_torch(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_commands_and_experiments_read_the_environment(path: Path) -> None:
+def test_only_commands_and_sweeps_read_the_environment(path: Path) -> None:
     names = {
         node.attr for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)
     }

@@ -8,13 +8,13 @@ import pytest
 
 from zerocross.bench.tune import ONE, TWO, TuneTimes, measure
 from zerocross.train import recipes
-from zerocross.train.config import Model
+from zerocross.train.config import ModelConfig
 from zerocross.train.variants import with_epochs
 
 
 def small():
     config = with_epochs(recipes.get("digits").config, 1)
-    return dataclasses.replace(config, model=Model("digits_net", {"width": 4}), compile="off")
+    return dataclasses.replace(config, model=ModelConfig("digits_net", {"width": 4}), compile="off")
 
 
 def test_gains_are_ratios_of_medians():

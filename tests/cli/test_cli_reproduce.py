@@ -11,8 +11,8 @@ import pytest
 
 from zerocross import train
 from zerocross.cli import app
-from zerocross.experiments import registry
-from zerocross.experiments.artefact import Claim, NotReady, Verdict
+from zerocross.paper import registry
+from zerocross.paper.artefact import Claim, NotReady, Verdict
 
 Out = pytest.CaptureFixture[str]
 

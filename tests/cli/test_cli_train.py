@@ -223,7 +223,7 @@ def test_data_that_moved_are_found_again(finished: Path, monkeypatch: pytest.Mon
 
 def test_data_dir_is_kept_as_an_absolute_path(in_a_folder: Path) -> None:
     assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--data-dir", "here", "--out", "run"]) == 0
-    assert train.read_place(Path("run")).data_dir == str(in_a_folder / "here")
+    assert train.read_placement(Path("run")).data_dir == str(in_a_folder / "here")
 
 
 def test_tensorboard_on_request(in_a_folder: Path) -> None:

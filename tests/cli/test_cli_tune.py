@@ -13,7 +13,7 @@ import pytest
 from forks import Forks, until
 from zerocross import data, train, tune
 from zerocross.cli import app
-from zerocross.experiments.objective import Reader, Training
+from zerocross.sweep.objective import Reader, Training
 
 Out = pytest.CaptureFixture[str]
 SMALL = ("digits", "--epochs", "1", "--set", "model.options.width=4", "--set", "batch_size=128", "--sampler", "random")
@@ -207,7 +207,7 @@ def test_training_that_diverges_counts_as_nothing_right(monkeypatch: pytest.Monk
         raise train.RunError("training has diverged")
 
     config = train.changed(train.RECIPES["digits"].config, {"model.options.width": "4"})
-    objective = Training(config, Reader(train.Place()))
+    objective = Training(config, Reader(train.Placement()))
     monkeypatch.setattr(train, "fit", diverged)
     assert objective({"optimizer.alpha": 1e-3}, lambda *_: None) == 0.0
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from zerocross.data import Batches, Split
+from zerocross.data import Batches, BatchOptions, Split
 
 UNIT: dict[str, Any] = {"mean": (0.0,), "std": (1 / 255,)}  # bytes come out as they went in
 
@@ -20,6 +20,10 @@ def numbered(count: int) -> Split:
     number = torch.arange(count)
     images = torch.stack([number % 256, number // 256, torch.zeros_like(number)], 1).to(torch.uint8)
     return Split(images[:, :, None, None].expand(count, 3, 32, 32).contiguous(), number)
+
+
+def batches_of(split: Split, batch_size: int, **options: Any) -> Batches:
+    return split.batches(BatchOptions(batch_size, **options))
 
 
 def collected(batches: Batches, epoch: int = 0, start: int = 0) -> list[tuple[Tensor, Tensor]]:
@@ -36,24 +40,24 @@ def assert_same(a: list[tuple[Tensor, Tensor]], b: list[tuple[Tensor, Tensor]]) 
 @pytest.mark.parametrize("augment", ["none", "crop-flip", "shift"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_epoch_entered_in_the_middle_continues_to_the_bit(augment: str, rank: int) -> None:
-    batches = Batches(numbered(100), 16, seed=7, augment=augment, rank=rank, world_size=2, **UNIT)
+    batches = batches_of(numbered(100), 16, seed=7, augment=augment, rank=rank, world_size=2, **UNIT)
     whole = collected(batches, 3)
     assert len(whole) == len(batches) == 6
-    again = Batches(numbered(100), 16, seed=7, augment=augment, rank=rank, world_size=2, **UNIT)
+    again = batches_of(numbered(100), 16, seed=7, augment=augment, rank=rank, world_size=2, **UNIT)
     for start in range(7):
         assert_same(collected(again, 3, start), whole[start:])
 
 
 def test_images_and_targets_stay_together() -> None:
     split = numbered(600)
-    for x, y in Batches(split, 50, seed=1, **UNIT).epoch(2):
+    for x, y in batches_of(split, 50, seed=1, **UNIT).epoch(2):
         torch.testing.assert_close(x[:, 0, 9, 9] + 256 * x[:, 1, 9, 9], y.float())
 
 
 def test_ranks_cut_the_batches_of_one_process() -> None:
     split = numbered(250)
-    alone = collected(Batches(split, 24, seed=5, **UNIT), 4)
-    ranks = [collected(Batches(split, 24, seed=5, rank=r, world_size=3, **UNIT), 4) for r in range(3)]
+    alone = collected(batches_of(split, 24, seed=5, **UNIT), 4)
+    ranks = [collected(batches_of(split, 24, seed=5, rank=r, world_size=3, **UNIT), 4) for r in range(3)]
     for index, (x, y) in enumerate(alone):
         assert torch.equal(torch.cat([part[index][0] for part in ranks]), x)
         assert torch.equal(torch.cat([part[index][1] for part in ranks]), y)
@@ -61,7 +65,7 @@ def test_ranks_cut_the_batches_of_one_process() -> None:
 
 def test_order_and_draws_depend_on_seed_epoch_rank_and_batch() -> None:
     split = Split(torch.arange(32, dtype=torch.uint8).expand(64, 3, 32, 32), torch.arange(64))
-    make = lambda **k: Batches(split, 16, **({"seed": 1, "augment": "crop-flip"} | UNIT | k))  # noqa: E731
+    make = lambda **k: batches_of(split, 16, **({"seed": 1, "augment": "crop-flip"} | UNIT | k))  # noqa: E731
     targets = {tuple(torch.cat([y for _, y in make(seed=s).epoch(e)]).tolist()) for s in (1, 2) for e in (0, 1)}
     assert len(targets) == 4
     ranks = [collected(make(rank=r, world_size=2)) for r in (0, 1)]
@@ -70,7 +74,7 @@ def test_order_and_draws_depend_on_seed_epoch_rank_and_batch() -> None:
 
 
 def test_training_leaves_out_the_partial_batch_and_doubles_nothing() -> None:
-    seen = torch.cat([y for _, y in Batches(numbered(103), 20, seed=0, **UNIT).epoch(0)])
+    seen = torch.cat([y for _, y in batches_of(numbered(103), 20, seed=0, **UNIT).epoch(0)])
     assert len(seen) == len(seen.unique()) == 100
 
 
@@ -80,10 +84,7 @@ def test_evaluation_sees_every_sample_once_in_order(count: int, per_rank: int, w
     split = Split(torch.arange(count, dtype=torch.float32)[:, None], torch.arange(count))
     parts = []
     for rank in range(world):
-        batches = Batches(
-            split, per_rank * world, seed=0, shuffle=False, drop_last=False, mean=(0.0,), std=(1.0,), rank=rank,
-            world_size=world,
-        )  # fmt: skip
+        batches = batches_of(split, per_rank * world, training=False, rank=rank, world_size=world)
         got = collected(batches)
         assert len(got) == len(batches)
         parts += [y for x, y in got if torch.equal(x[:, 0].long(), y)]
@@ -93,14 +94,14 @@ def test_evaluation_sees_every_sample_once_in_order(count: int, per_rank: int, w
 def test_data_are_not_changed_and_batches_are_float32() -> None:
     split = Split(torch.randn(40, 3, 32, 32), torch.zeros(40, dtype=torch.int64))
     before = split.inputs.clone()
-    for x, y in Batches(split, 10, seed=0, augment="crop-flip", mean=(0.3,), std=(2.0,)).epoch(0):
+    for x, y in batches_of(split, 10, seed=0, augment="crop-flip", mean=(0.3,), std=(2.0,)).epoch(0):
         assert x.dtype == torch.float32
         assert y.dtype == torch.int64
     assert torch.equal(split.inputs, before)
 
 
 def test_memory_format() -> None:
-    plain, last = (Batches(numbered(32), 32, seed=0, channels_last=c, **UNIT) for c in (False, True))
+    plain, last = (batches_of(numbered(32), 32, seed=0, channels_last=c, **UNIT) for c in (False, True))
     (a, _), (b, _) = collected(plain)[0], collected(last)[0]
     assert a.is_contiguous()
     assert b.is_contiguous(memory_format=torch.channels_last)
@@ -110,10 +111,10 @@ def test_memory_format() -> None:
 def test_mistakes_are_named() -> None:
     flat = Split(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
     with pytest.raises(ValueError, match="'cutout' is unknown here; choose one of none, crop-flip, shift"):
-        Batches(numbered(10), 5, seed=0, augment="cutout", **UNIT)
+        batches_of(numbered(10), 5, seed=0, augment="cutout", **UNIT)
     with pytest.raises(ValueError, match=r"needs \(N, C, H, W\)"):
-        Batches(flat, 5, seed=0, augment="shift", **UNIT)
+        batches_of(flat, 5, seed=0, augment="shift", **UNIT)
     with pytest.raises(ValueError, match="multiple of world_size 3"):
-        Batches(flat, 5, seed=0, world_size=3, **UNIT)
+        batches_of(flat, 5, seed=0, world_size=3, **UNIT)
     with pytest.raises(ValueError, match="start is within"):
-        Batches(flat, 5, seed=0, **UNIT).epoch(0, 3)  # before the first batch is asked for
+        batches_of(flat, 5, seed=0, **UNIT).epoch(0, 3)  # before the first batch is asked for

@@ -65,7 +65,7 @@ def test_data_that_are_there_are_left_alone(site: Site, tmp_path: Path) -> None:
     assert get(site, tmp_path) is None
     assert len(site.asked) == 1
     (tmp_path / "set" / "batches" / "part_1.bin").write_bytes(b"mine")
-    with pytest.raises(FileExistsError, match=r"not whole \(part_1\.bin\): move it away"):
+    with pytest.raises(FileExistsError, match=r"incomplete \(part_1\.bin\): move it away"):
         get(site, tmp_path)
     assert (tmp_path / "set" / "batches" / "part_1.bin").read_bytes() == b"mine"
     assert len(site.asked) == 1

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocross.data.order import Plan, derived_seed, epoch_order
+from zerocross.data.order import BatchPlan, derived_seed, epoch_order
 
 shapes = st.tuples(st.integers(0, 200), st.integers(1, 9), st.integers(1, 7))
 
@@ -17,7 +17,7 @@ def test_evaluation_covers_every_sample_exactly_once(shape: tuple[int, int, int]
     count, per_rank, world = shape
     seen: list[int] = []
     for rank in range(world):
-        plan = Plan(count, per_rank * world, rank, world)
+        plan = BatchPlan(count, per_rank * world, rank, world)
         for index in range(len(plan)):
             places = plan.places(index)
             assert 0 < places.stop - places.start <= per_rank
@@ -29,7 +29,7 @@ def test_evaluation_covers_every_sample_exactly_once(shape: tuple[int, int, int]
 def test_training_batches_are_whole_and_split_contiguously(shape: tuple[int, int, int]) -> None:
     count, per_rank, world = shape
     size = per_rank * world
-    plans = [Plan(count + size, size, rank, world, drop_last=True) for rank in range(world)]
+    plans = [BatchPlan(count + size, size, rank, world, drop_last=True) for rank in range(world)]
     assert {len(plan) for plan in plans} == {(count + size) // size}
     for index in range(len(plans[0])):
         parts = [range(p.places(index).start, p.places(index).stop) for p in plans]
@@ -38,7 +38,7 @@ def test_training_batches_are_whole_and_split_contiguously(shape: tuple[int, int
 
 
 def test_a_rank_may_have_nothing_to_evaluate() -> None:
-    assert [len(Plan(1, 4, rank, 4)) for rank in range(4)] == [0, 0, 0, 1]
+    assert [len(BatchPlan(1, 4, rank, 4)) for rank in range(4)] == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_a_rank_may_have_nothing_to_evaluate() -> None:
 )
 def test_a_plan_that_cannot_be_is_refused(arguments: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Plan(100, **arguments)
+        BatchPlan(100, **arguments)
 
 
 @pytest.mark.parametrize(("epoch", "start"), [(-1, 0), (0, -1), (0, 11)])
 def test_a_place_outside_the_epoch_is_refused(epoch: int, start: int) -> None:
     with pytest.raises(ValueError, match=r"0\.\.10"):
-        Plan(100, 10).check(epoch, start)
+        BatchPlan(100, 10).check(epoch, start)
 
 
 def test_order_is_a_permutation_of_seed_and_epoch() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from zerocross.nn import BinaryConv2d, BinaryLinear, Sign, summary
-from zerocross.nn.tables import bytes_text, count_text
+from zerocross.tables import bytes_text, count_text
 
 
 @pytest.fixture(autouse=True)

@@ -83,8 +83,17 @@ _RANGES = (
     ({"alpha": float("nan")}, "alpha is nan"),
     ({"gamma": 0.0}, "gamma is 0.0"),
     ({"gamma": 1.01}, "gamma is 1.01"),
+    ({"gamma": None}, "gamma is None, which ties it to the alpha of a flip rate"),
     ({"warm_start": -1.0}, "warm_start is -1.0"),
 )
+_FLIP_RANGES = (
+    ({"flip_rate": 0.0}, "flip_rate is 0.0; it must be above 0"),
+    ({"flip_rate": float("nan")}, "flip_rate is nan"),
+    ({"flip_rate": 0.2}, r"a flip rate of 0.2 is out of reach: with gamma = 0.1 it lies in \[0, 0.1436\]"),
+    ({"alpha": 0.1}, "alpha is 0.1 and flip_rate 0.02: they set the same thing"),
+    ({"gamma": 0.0}, "gamma is 0.0"),
+)
+_TIED_RANGES = (({"flip_rate": 0.6}, r"with alpha = gamma it lies in \[0, 0.5\]"),)
 _LATENT_RANGES = (
     ({"lr": 0.0}, "lr is 0.0; it must be positive"),
     ({"gamma": 2.0}, "gamma is 2.0"),
@@ -108,6 +117,8 @@ _CASCADE_RANGES = (
 OPTIMIZERS: dict[str, Row] = {
     "filter": Row(_filtered(alpha=0.02), own={"alpha": 0.3, "gamma": 0.7}, wrong=_RANGES),
     "filter-warm": Row(_filtered(alpha=0.02, warm_start=0.3), own={"alpha": 0.3}),
+    "filter-flips": Row(_filtered(flip_rate=0.02), own={"flip_rate": 0.1, "gamma": 0.7}, wrong=_FLIP_RANGES),
+    "filter-flips-tied": Row(_filtered(flip_rate=0.02, gamma=None), own={"flip_rate": 0.3}, wrong=_TIED_RANGES),
     "filter-compiled": Row(_filtered(alpha=0.02, compile=True), own={"alpha": 0.3, "gamma": 0.7}, compiled=True),
     "iir-averages": Row(_fixed(cascade(ema(0.1), ema(0.02))), schedulable=False),
     "iir-butterworth": Row(_fixed(designed(butter(3, 0.1, output="sos"))), schedulable=False),

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from report.chromium import Chromium
-from zerocross.experiments.compare import configs, summarise
 from zerocross.report.page import build
 from zerocross.report.results import read
+from zerocross.suite.compare import configs, summarise
 from zerocross.train.config import Config, to_dict
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zerocross.figures import page
 from zerocross.report import markup
 from zerocross.report.page import build
 from zerocross.report.results import Results, read
@@ -225,4 +226,4 @@ def test_durations(seconds: Any, words: str) -> None:
 
 
 def test_embedded_data_cannot_end_their_script() -> None:
-    assert "<" not in markup.data(["</script><script>alert(1)</script>"])
+    assert "<" not in page.script_json(["</script><script>alert(1)</script>"])

@@ -13,7 +13,7 @@ from zerocross.nn import BinaryConv2d
 from zerocross.optim import HybridOptimizer, Schedule, project_after_step
 from zerocross.train import assign, recipes
 from zerocross.train.build import build_model, build_optimizer, build_schedules
-from zerocross.train.config import Config, Real
+from zerocross.train.config import Config, RealConfig
 from zerocross.train.variants import with_epochs, with_method, with_network
 
 CIFAR = recipes.get("cifar10-birealnet20").config
@@ -84,7 +84,7 @@ def test_weight_decay_acts_on_all_parameters_where_a_method_says_so() -> None:
         optimizer = build_optimizer(model, config, config.stages[0])
         assert isinstance(optimizer, HybridOptimizer)
         assert {group["weight_decay"] for group in optimizer.real.param_groups} == decays
-    assert Real().decay == "matrices"
+    assert RealConfig().decay == "matrices"
 
 
 def test_warm_up_is_a_share_of_the_run_and_the_batch_size_is_the_runs() -> None:

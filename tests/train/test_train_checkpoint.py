@@ -77,7 +77,7 @@ def test_any_changed_byte_of_the_archive_is_noticed(tmp_path: Path) -> None:
         changed = bytearray(whole)
         changed[draw.randrange(len(whole) - 48)] ^= 1 << draw.randrange(8)
         path.write_bytes(changed)
-        with pytest.raises(checkpoint.DamagedError, match="it fails its checksum"):
+        with pytest.raises(checkpoint.DamagedCheckpointError, match="it fails its checksum"):
             checkpoint.read(path)
 
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zerocross import methods, models
-from zerocross.train import Config, Data, Model, Real, Stage, Task, changed, from_dict, to_dict, with_method
+from zerocross import methods, models, train, tune
+from zerocross.train import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    RealConfig,
+    Stage,
+    TaskConfig,
+    changed,
+    from_dict,
+    to_dict,
+    with_method,
+)
 from zerocross.train.config import resolved
 from zerocross.train.recipes import RECIPES, get
 
@@ -35,12 +47,14 @@ def configs(draw: st.DrawFn) -> Config:
     accumulate = draw(st.integers(1, 4))
     return Config(
         recipe=draw(st.text()),
-        data=draw(st.builds(Data, name=st.text(), validate=st.booleans(), options=options)),
-        model=draw(st.builds(Model, name=st.text(), options=options)),
-        task=draw(st.builds(Task, label_smoothing=st.floats(0, 0.9), teacher=st.none() | st.text())),
+        data=draw(st.builds(DataConfig, name=st.text(), validate=st.booleans(), options=options)),
+        model=draw(st.builds(ModelConfig, name=st.text(), options=options)),
+        task=draw(st.builds(TaskConfig, label_smoothing=st.floats(0, 0.9), teacher=st.none() | st.text())),
         method=method,
         optimizer=draw(chosen),
-        real=draw(st.builds(Real, name=st.sampled_from(["sgd", "adam"]), lr=positive, momentum=st.floats(0, 0.99))),
+        real=draw(
+            st.builds(RealConfig, name=st.sampled_from(["sgd", "adam"]), lr=positive, momentum=st.floats(0, 0.99))
+        ),
         stages=(draw(stage), *draw(st.lists(later, max_size=2))),
         batch_size=accumulate * draw(st.integers(1, 100)),
         accumulate=accumulate,
@@ -67,14 +81,14 @@ def test_hash_knows_what_decides_the_result_and_nothing_else(config: Config, nam
 
 
 def test_hash_does_not_depend_on_how_a_number_is_written() -> None:
-    assert Config(real=Real(lr=1)).hash == Config(real=Real(lr=1.0)).hash
+    assert Config(real=RealConfig(lr=1)).hash == Config(real=RealConfig(lr=1.0)).hash
     assert Config(optimizer={"alpha": 1}).hash == Config(optimizer={"alpha": 1.0}).hash
     assert Config(optimizer={"alpha": 1e-3}).hash == Config().hash  # the default, said aloud
 
 
 def test_hash_knows_options_processes_and_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config()
-    said_aloud = dataclasses.replace(config, model=Model(options={"activation": None, "width": 32}))
+    said_aloud = dataclasses.replace(config, model=ModelConfig(options={"activation": None, "width": 32}))
     assert said_aloud.hash == config.hash == resolved(config).hash
     assert dataclasses.replace(config, processes=2).hash != config.hash
     before = config.hash
@@ -214,3 +228,20 @@ def test_wrong_types_from_python_are_refused_too() -> None:
         Config(batch_size=wrong)
     with pytest.raises(ValueError, match=r"method 'filter' has no hyperparameter 'lr'"):
         Config(optimizer={"lr": 0.1})
+
+
+def test_stored_results_keep_their_hash() -> None:
+    results = sorted((Path(__file__).parents[2] / "results" / "runs").glob("*.json"))
+    assert len(results) > 100
+    for path in results:
+        assert from_dict(json.loads(path.read_text(encoding="utf-8"))["config"]).hash == path.stem
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [(train, old, new) for old, new in train._RENAMED.items()]
+    + [(tune, "Plan", "StudyPlan"), (tune, "Space", "SearchSpace")],
+)
+def test_renamed_classes_are_found_under_their_old_names_with_a_warning(module: Any, old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is deprecated, use .*{new}"):
+        assert getattr(module, old) is getattr(module, new)

@@ -13,7 +13,7 @@ from torch import nn
 
 from zerocross import data, train
 from zerocross.data.dataset import Dataset
-from zerocross.train import Config, Model, Stage, Task
+from zerocross.train import Config, ModelConfig, Stage, TaskConfig
 from zerocross.train.build import build_model
 from zerocross.train.task import build_loss, load_teacher
 
@@ -58,7 +58,7 @@ def test_loss_is_the_soft_cross_entropy_at_temperature_1() -> None:
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(5, 4, generator=draw)
     student, teacher = nn.Linear(4, 3), nn.Linear(4, 3)
-    loss = build_loss(Task("distillation"), teacher)(student, x, torch.zeros(5, dtype=torch.long))
+    loss = build_loss(TaskConfig("distillation"), teacher)(student, x, torch.zeros(5, dtype=torch.long))
     expected = 0.0
     for i in range(5):
         wanted = torch.softmax(teacher(x)[i], 0)
@@ -73,14 +73,14 @@ def test_loss_is_the_soft_cross_entropy_at_temperature_1() -> None:
 def test_labels_are_smoothed_as_torch_does() -> None:
     logits, y = torch.randn(4, 10), torch.arange(4)
     identity = nn.Identity()
-    smoothed = build_loss(Task(label_smoothing=0.1), None)(identity, logits, y)
+    smoothed = build_loss(TaskConfig(label_smoothing=0.1), None)(identity, logits, y)
     by_hand = -(0.9 * logits.log_softmax(1)[range(4), y] + 0.01 * logits.log_softmax(1).sum(1)).mean()
     torch.testing.assert_close(smoothed, by_hand)
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "weights.pt"])
 def test_teacher_from_a_function_and_a_state_dict(elsewhere: Path, digits: Dataset, name: str) -> None:
-    task = Task("distillation", teacher="their_teacher:build", teacher_weights=str(elsewhere / name))
+    task = TaskConfig("distillation", teacher="their_teacher:build", teacher_weights=str(elsewhere / name))
     teacher = load_teacher(task, digits, no_run)
     assert teacher is not None
     assert not teacher.training
@@ -114,7 +114,7 @@ def test_bad_teachers_get_one_clear_line(
     torch.save(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)).state_dict(), "large.pt")
     torch.save(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)).state_dict(), "three.pt")
     Path("broken.safetensors").write_bytes(b"12345678 nonsense")
-    task = Task("distillation", teacher=teacher, teacher_weights=weights)
+    task = TaskConfig("distillation", teacher=teacher, teacher_weights=weights)
     with pytest.raises((ValueError, FileNotFoundError)) as refused:
         load_teacher(task, digits, lambda run: train.load_model(run)[0])
     assert words in str(refused.value)
@@ -128,7 +128,7 @@ def test_pickle_is_not_run(elsewhere: Path, digits: Dataset) -> None:
 
     bad = elsewhere / "bad.pt"
     bad.write_bytes(pickle.dumps(Trap(), protocol=2))
-    task = Task("distillation", teacher="their_teacher:build", teacher_weights=str(bad))
+    task = TaskConfig("distillation", teacher="their_teacher:build", teacher_weights=str(bad))
     with pytest.raises(ValueError, match="is not a readable state dict"):
         load_teacher(task, digits, no_run)
     assert not Path("trapped").exists()
@@ -137,7 +137,7 @@ def test_pickle_is_not_run(elsewhere: Path, digits: Dataset) -> None:
 def test_run_teaches_another(unbroken: Path, digits: Dataset, tmp_path: Path) -> None:
     """A finished run as teacher: the student's loss is the one against its logits, not against the labels."""
     config = Config(
-        model=Model("digits_net", {"width": 4}), task=Task("distillation", teacher=str(unbroken)),
+        model=ModelConfig("digits_net", {"width": 4}), task=TaskConfig("distillation", teacher=str(unbroken)),
         stages=(Stage(epochs=1),), batch_size=128, log_every=1, compile="off",
     )  # fmt: skip
     done = train.begin(config, tmp_path / "run", show=False)

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from zerocross import data, train
 from zerocross.data.dataset import Dataset
+from zerocross.data.options import BatchOptions
 from zerocross.nn import BinaryLinear
-from zerocross.train import Config, Model, Real, Stage
+from zerocross.train import Config, ModelConfig, RealConfig, Stage
 from zerocross.train.loop import RunError
 
 SMALL = Config(
-    model=Model("digits_net", {"width": 4}), stages=(Stage(epochs=2),), batch_size=128, log_every=1, compile="off"
+    model=ModelConfig("digits_net", {"width": 4}), stages=(Stage(epochs=2),), batch_size=128, log_every=1, compile="off"
 )
 
 
@@ -44,7 +45,7 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
 
 def test_alpha_and_lr_follow_their_schedules_update_by_update(digits: Dataset) -> None:
     config = dataclasses.replace(
-        SMALL, optimizer={"alpha": 2e-3, "schedule": "cosine"}, real=Real(lr=0.05, schedule="linear")
+        SMALL, optimizer={"alpha": 2e-3, "schedule": "cosine"}, real=RealConfig(lr=0.05, schedule="linear")
     )
     fitted = train.fit(config, digits, show=False)
     total = 22  # two epochs of 1438 // 128 updates
@@ -55,7 +56,7 @@ def test_alpha_and_lr_follow_their_schedules_update_by_update(digits: Dataset) -
 
 
 def test_warm_up_rises_to_the_full_value_before_the_decay(digits: Dataset) -> None:
-    config = dataclasses.replace(SMALL, warmup_epochs=0.5, real=Real(schedule="constant"))
+    config = dataclasses.replace(SMALL, warmup_epochs=0.5, real=RealConfig(schedule="constant"))
     lr = lines(train.fit(config, digits, show=False), "lr")
     warmup = round(0.5 * 11)
     assert lr[:warmup] == pytest.approx([0.1 * (i + 1) / (warmup + 1) for i in range(warmup)], rel=1e-12)
@@ -245,8 +246,8 @@ class EntersAtTheStartPart:
     def __len__(self) -> int:
         return len(self.part)
 
-    def batches(self, *words: Any, **values: Any) -> EntersAtTheStart:
-        return EntersAtTheStart(self.part.batches(*words, **values))
+    def batches(self, options: BatchOptions) -> EntersAtTheStart:
+        return EntersAtTheStart(self.part.batches(options))
 
 
 def test_stream_that_cannot_be_entered_in_the_middle_resumes_at_the_epochs_start(
@@ -293,7 +294,7 @@ class Steep(nn.Module):
 
 def test_weights_that_are_no_longer_finite_are_not_saved(digits: Dataset, tmp_path: Path) -> None:
     """The loss of the update was finite, and what it made of the weights is not."""
-    real, stages = Real(lr=3e38, momentum=0.0, weight_decay=0.0), (Stage(epochs=1, binarize="none"),)
+    real, stages = RealConfig(lr=3e38, momentum=0.0, weight_decay=0.0), (Stage(epochs=1, binarize="none"),)
     config = dataclasses.replace(SMALL, real=real, stages=stages, checkpoint_every=1)
     with pytest.raises(RunError, match="training has diverged at update 1, epoch 1: the weights are not finite"):
         train.fit(config, digits, model=Steep(), folder=tmp_path, show=False)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from zerocross import data, train
-from zerocross.experiments.cache import run_all
+from zerocross.sweep.cache import RunCache
+from zerocross.sweep.trainings import run_all
 from zerocross.train.precision import best, settled
 from zerocross.train.recipes import RECIPES
 
@@ -52,7 +53,9 @@ def test_an_unsettled_config_has_no_hash() -> None:
 @pytest.mark.parametrize("expected", ["32", "bf16"])
 def test_a_run_stores_what_it_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: str) -> None:
     able(monkeypatch, avx512_bf16=expected == "bf16")
-    (result,) = run_all([AUTO], train.Place(), tmp_path / "results", tmp_path / "work", show=False, keep=True)
+    (result,) = run_all(
+        [AUTO], train.Placement(), RunCache(tmp_path / "results", tmp_path / "work", keep=True), show=False
+    )
     assert result["config"]["precision"] == expected
     (written,) = (tmp_path / "work").glob("*/config.json")
     assert json.loads(written.read_text())["precision"] == expected

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from zerocross import tune
-from zerocross.tune import Parameter, Space
+from zerocross.tune import Parameter, SearchSpace
 
-TWO = Space((Parameter("a", 1e-5, 1e-1, log=True), Parameter("b", -1.0, 1.0)))
+TWO = SearchSpace((Parameter("a", 1e-5, 1e-1, log=True), Parameter("b", -1.0, 1.0)))
 
 
 def hill(settings: Any, report: Any) -> float:
@@ -66,6 +66,6 @@ def count_threads(path: str) -> None:
 
 def begin_and_work(url: str, name: str, trials: int) -> None:
     """What the same command does on each of several machines."""
-    study = tune.begin_or_join(tune.connect(url), name, tune.Plan(TWO, "random"))
+    study = tune.begin_or_join(tune.connect(url), name, tune.StudyPlan(TWO, "random"))
     tune.extend(study, trials)
     tune.work(study, hill)

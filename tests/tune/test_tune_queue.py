@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from tune.objectives import TWO, hill, notes, work
 from zerocross import tune
-from zerocross.tune import Plan, history, queue
+from zerocross.tune import StudyPlan, history, queue
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
 
 
 def begin(url: str, trials: int) -> tune.Study:
-    study = tune.begin_or_join(tune.connect(url), "study", Plan(TWO, "random"))
+    study = tune.begin_or_join(tune.connect(url), "study", StudyPlan(TWO, "random"))
     tune.extend(study, trials)
     return study
 

@@ -10,7 +10,7 @@ import pytest
 
 from tune.objectives import TWO, hill
 from zerocross import tune
-from zerocross.tune import SAMPLERS, History, Parameter, Plan, Space, history, queue, samplers
+from zerocross.tune import SAMPLERS, History, Parameter, SearchSpace, StudyPlan, history, queue, samplers
 
 
 def values(found: History) -> list[float]:
@@ -18,7 +18,7 @@ def values(found: History) -> list[float]:
 
 
 def begin(sampler: str = "random", seed: int = 0, **more: Any) -> tune.Study:
-    return tune.begin_or_join(tune.in_memory(), "study", Plan(TWO, sampler, seed, **more))
+    return tune.begin_or_join(tune.in_memory(), "study", StudyPlan(TWO, sampler, seed, **more))
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -54,7 +54,7 @@ def test_startup_is_chance_for_all() -> None:
 
 
 def test_choices_and_fixed_settings_reach_the_objective() -> None:
-    space = Space((Parameter("clip", choices=(None, 1.0)),), fixed={"method": "latent-sgd"})
+    space = SearchSpace((Parameter("clip", choices=(None, 1.0)),), fixed={"method": "latent-sgd"})
     seen: list[Any] = []
 
     def objective(settings: Any, report: Any) -> float:
@@ -168,9 +168,9 @@ def test_importance_tells_what_matters() -> None:
 
 def test_what_a_plan_refuses() -> None:
     with pytest.raises(ValueError, match="sampler 'botorsh' is unknown; choose one of botorch, gp, tpe, random"):
-        Plan(TWO, "botorsh")
+        StudyPlan(TWO, "botorsh")
     with pytest.raises(ValueError, match="seed is -1"):
-        Plan(TWO, "random", -1)
+        StudyPlan(TWO, "random", -1)
     with pytest.raises(ValueError, match="trials is 0; it must be at least 1"):
         tune.search(hill, TWO, 0, "random")
 
@@ -181,4 +181,4 @@ def test_missing_botorch_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(samplers.importlib, "import_module", missing)
     with pytest.raises(ValueError, match=r"pip install 'zerocross\[tune\]'"):
-        Plan(TWO, "botorch")
+        StudyPlan(TWO, "botorch")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from zerocross import tune
 from zerocross.train import RECIPES, changed
-from zerocross.tune import SPACES, Parameter, Space, space, spaces
+from zerocross.tune import SPACES, Parameter, SearchSpace, space, spaces
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_papers_spaces_speak_of_fields_that_exist(name: str) -> None:
     choices=st.lists(st.one_of(st.none(), st.booleans(), st.text(max_size=3)), min_size=2, max_size=4, unique=True),
 )  # fmt: skip
 def test_suggestions_lie_in_the_space(low: float, factor: float, log: bool, seed: int, choices: list[Any]) -> None:
-    searched = Space(
+    searched = SearchSpace(
         (Parameter("x", low, low * factor, log=log), Parameter("c", choices=tuple(choices))), fixed={"k": 3}
     )
     seen: list[Any] = []

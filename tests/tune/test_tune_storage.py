@@ -11,7 +11,7 @@ from optuna.exceptions import StorageInternalError
 
 from tune.objectives import TWO, hill
 from zerocross import tune
-from zerocross.tune import Parameter, Plan, Space, storage
+from zerocross.tune import Parameter, SearchSpace, StudyPlan, storage
 
 
 @pytest.mark.parametrize(
@@ -60,19 +60,19 @@ def test_signs_of_life_come_more_often_than_they_are_missed() -> None:
 
 def test_study_of_another_plan_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     where = tune.connect(f"sqlite:///{tmp_path / 'tune.db'}")
-    plan = Plan(TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 3}]}})
+    plan = StudyPlan(TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 3}]}})
     study = tune.begin_or_join(where, "mine", plan)
     tune.extend(study, 2)
     tune.work(study, hill)
     before = [trial.params for trial in study.load().get_trials()]
-    wider = Space((Parameter("a", 1e-6, 1e-1, log=True), Parameter("b", -1.0, 1.0)))
+    wider = SearchSpace((Parameter("a", 1e-6, 1e-1, log=True), Parameter("b", -1.0, 1.0)))
     others = {
-        "was made with another space (a 1e-05..0.1 log, b -1..1), not with (a 1e-06..0.1 log, b -1..1)": Plan(
+        "was made with another space (a 1e-05..0.1 log, b -1..1), not with (a 1e-06..0.1 log, b -1..1)": StudyPlan(
             wider, "random", 0, about=plan.about
         ),
-        "sampler random, not tpe": Plan(TWO, "tpe", 0, about=plan.about),
-        "seed 0, not 1": Plan(TWO, "random", 1, about=plan.about),
-        "about.config.stages.0.epochs 3, not 4": Plan(
+        "sampler random, not tpe": StudyPlan(TWO, "tpe", 0, about=plan.about),
+        "seed 0, not 1": StudyPlan(TWO, "random", 1, about=plan.about),
+        "about.config.stages.0.epochs 3, not 4": StudyPlan(
             TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 4}]}}
         ),
     }
@@ -89,11 +89,11 @@ def test_study_that_is_not_there_or_not_ours(tmp_path: Path, monkeypatch: pytest
     where = tune.connect(f"sqlite:///{tmp_path / 'tune.db'}")
     with pytest.raises(ValueError, match="no study 'mine' in this storage; it has none yet"):
         tune.join(where, "mine")
-    tune.begin_or_join(where, "yours", Plan(TWO, "random"))
+    tune.begin_or_join(where, "yours", StudyPlan(TWO, "random"))
     with pytest.raises(ValueError, match="no study 'mine' in this storage; it has yours"):
         tune.join(where, "mine")
     with pytest.raises(ValueError, match=r"study 'a/b': a name has letters"):
-        tune.begin_or_join(where, "a/b", Plan(TWO, "random"))
+        tune.begin_or_join(where, "a/b", StudyPlan(TWO, "random"))
     import optuna
 
     optuna.create_study(study_name="foreign", storage=where.database)

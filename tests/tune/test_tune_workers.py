@@ -18,7 +18,7 @@ from forks import free_port, until
 from tune import objectives
 from tune.objectives import TWO, hill, notes
 from zerocross import tune
-from zerocross.tune import Plan, history, workers
+from zerocross.tune import StudyPlan, history, workers
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_workers_with_long_errors_are_heard_while_they_end(tmp_path: Path) -> No
 
 def _survive_kills(url: str, log: Path) -> None:
     """Four workers, two of which are killed in mid-trial: no trial lost, none counted twice, theirs run again."""
-    study = tune.begin_or_join(tune.connect(url, beat=1, grace=10), "killed", Plan(TWO, "random", 5))
+    study = tune.begin_or_join(tune.connect(url, beat=1, grace=10), "killed", StudyPlan(TWO, "random", 5))
     tune.extend(study, 16)
     context = multiprocessing.get_context("spawn")
     running = [
@@ -139,7 +139,7 @@ def test_eight_begin_the_same_study_on_an_empty_database_at_once(postgres: str) 
 def test_dashboard_opens_on_the_same_storage(tmp_path: Path) -> None:
     pytest.importorskip("optuna_dashboard")
     url, port = f"sqlite:///{tmp_path / 'tune.db'}", free_port()
-    study = tune.begin_or_join(tune.connect(url), "shown", Plan(TWO, "random"))
+    study = tune.begin_or_join(tune.connect(url), "shown", StudyPlan(TWO, "random"))
     tune.extend(study, 2)
     tune.work(study, hill)
     program = Path(sys.executable).with_name("optuna-dashboard")

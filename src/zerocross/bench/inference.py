@@ -27,6 +27,7 @@ from zerocross.bench.inference_openvino import SETTING as OPENVINO_SETTING
 from zerocross.bench.inference_openvino import OpenVINO
 from zerocross.bench.inference_random import randomize
 from zerocross.bench.inference_turns import Contender, in_turn, timed
+from zerocross.bench.target import Target
 from zerocross.deploy import pack
 from zerocross.models.registry import MODELS
 from zerocross.runtime.model import Model
@@ -53,21 +54,6 @@ LABELS = {
     "twin-onnx": "full-precision twin, ONNX Runtime",
 }
 _FLOAT_COMPILED = ("compiled", "twin-compiled")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A figure that was promised, and what it is."""
-
-    text: str
-    value: float
-    limit: float
-    at_least: bool = True
-
-    @property
-    def met(self) -> bool:
-        """Whether the promise holds in this run."""
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
 @dataclass(frozen=True)
@@ -104,33 +90,33 @@ class InferenceTimes:
     lce: dict[str, str] | None = None  # versions of its packages, where it took part
     openvino: dict[str, str] | None = None  # likewise
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[Target]:
         """The promises, with the medians of this run."""
         found = [
-            Claim("product of bit matrices, share of the popcount limit", self.limit.share, TARGET_SHARE),
-            Claim("256 -> 256 layer, x PyTorch's float convolution", self.layer.speedup, TARGET_LAYER),
+            Target("product of bit matrices, share of the popcount limit", self.limit.share, TARGET_SHARE),
+            Target("256 -> 256 layer, x PyTorch's float convolution", self.layer.speedup, TARGET_LAYER),
         ]
         for run in self.networks:
             what = f"{run.model}, batch {run.batch}"
             speedup = run.speedup()
             if run.threads == 1 and speedup is not None and run.model in TARGET_NETWORK:
                 text = f"{what}, one thread, x compiled float PyTorch"
-                found.append(Claim(text, speedup, TARGET_NETWORK[run.model]))
+                found.append(Target(text, speedup, TARGET_NETWORK[run.model]))
             if run.threads == 1 and "lce" in run.seconds and run.model in TARGET_LCE:
                 ratio = run.median("lce") / run.median("zerocross")
-                found.append(Claim(f"{what}, one thread, x Larq Compute Engine", ratio, TARGET_LCE[run.model]))
+                found.append(Target(f"{what}, one thread, x Larq Compute Engine", ratio, TARGET_LCE[run.model]))
             if run.threads == 1 and "openvino" in run.seconds:
                 for key in [key for key in TARGET_OPENVINO if key in run.seconds]:
                     text = f"{what}, one thread, {'float32' if key == 'zerocross' else 'int8'}, x OpenVINO"
                     ratio = run.median("openvino") / run.median(key)
-                    found.append(Claim(text, ratio, TARGET_OPENVINO[key]))
+                    found.append(Target(text, ratio, TARGET_OPENVINO[key]))
             if run.threads == 2:  # both in the same turns: what the machine has left for a second thread varies
                 gain = run.median("zerocross-1") / run.median("zerocross")
-                found.append(Claim(f"{what}, two threads, x one", gain, TARGET_THREADS))
+                found.append(Target(f"{what}, two threads, x one", gain, TARGET_THREADS))
         if self.footprints is not None:
             share = self.footprints.ours.own / self.footprints.torch.own
             text = f"{self.footprints.model}, memory above the imports, x PyTorch's"
-            found.append(Claim(text, share, TARGET_MEMORY, at_least=False))
+            found.append(Target(text, share, TARGET_MEMORY, at_least=False))
         return found
 
     def as_dict(self) -> dict[str, Any]:

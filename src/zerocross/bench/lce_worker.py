@@ -4,8 +4,8 @@
 input, one line an answer on the standard output, the first unasked:
 
     -> {"versions": {...}}                                    it is ready
-    <- {"build": {arguments of Engine.build}}                 -> {"model": number}
-    <- {"time": {arguments of Engine.time}}                   -> {"seconds": of a call}
+    <- {"build": {arguments of LarqEngine.build}}                 -> {"model": number}
+    <- {"time": {arguments of LarqEngine.time}}                   -> {"seconds": of a call}
     -> {"error": text}                                        in place of any answer
 """
 
@@ -31,7 +31,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        engine = Engine()
+        engine = LarqEngine()
         packages = ("larq-compute-engine", "larq", "tensorflow", "tf-keras")
         _say(answers, {"versions": {package: metadata.version(package) for package in packages}})
     except Exception as wrong:  # a package that is missing, or one that does not fit another
@@ -50,7 +50,7 @@ def _say(answers: TextIO, answer: dict[str, Any]) -> None:
     answers.flush()
 
 
-class Engine:
+class LarqEngine:
     """Larq's networks, converted, and its interpreters of them."""
 
     def __init__(self) -> None:

@@ -4,9 +4,9 @@
 standard input, one line an answer on the standard output, the first unasked:
 
     -> {"versions": {...}}                                    it is ready
-    <- {"build": {arguments of Engine.build}}                 -> {"model": number}
-    <- {"time": {arguments of Engine.time}}                   -> {"seconds": of a call}
-    <- {"output": {arguments of Engine.output}}               -> {"written": path}
+    <- {"build": {arguments of OpenVinoEngine.build}}                 -> {"model": number}
+    <- {"time": {arguments of OpenVinoEngine.time}}                   -> {"seconds": of a call}
+    <- {"output": {arguments of OpenVinoEngine.output}}               -> {"written": path}
     -> {"error": text}                                        in place of any answer
 """
 
@@ -31,7 +31,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")  # whatever else is printed, from C++ as well, does not belong there
     os.dup2(2, 1)
     try:
-        engine = Engine()
+        engine = OpenVinoEngine()
         _say(answers, {"versions": {"openvino": metadata.version("openvino")}})
     except Exception as wrong:  # a package that is missing, or one that does not fit another
         _say(answers, {"error": f"it cannot be imported ({wrong})"})
@@ -50,7 +50,7 @@ def _say(answers: TextIO, answer: dict[str, Any]) -> None:
     answers.flush()
 
 
-class Engine:
+class OpenVinoEngine:
     """Networks in OpenVINO, compiled for the CPU."""
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ def _window(window: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _layers(model: Any) -> list[list[Any]]:
-    """The convolutions and linear layers of an OpenVINO model, as `Engine.build` describes them."""
+    """The convolutions and linear layers of an OpenVINO model, as `OpenVinoEngine.build` describes them."""
     found = []
     for op in model.get_ops():
         kind = op.get_type_name()

@@ -8,58 +8,103 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zerocross import compiler, models
+from zerocross.bench.target import Target
 from zerocross.data import from_tensors
 from zerocross.data.dataset import Dataset
+from zerocross.memory import keep_freed_memory
 from zerocross.nn import summary
 from zerocross.train.build import build_optimizer
 from zerocross.train.config import Config
 from zerocross.train.loop import fit
+from zerocross.train.precision import best
 from zerocross.train.recipes import RECIPES
 
-TARGET_TWIN = 1.25  # the compiled binary step takes at most this many times its full-precision twin's
-TARGET_LOOP = 0.90  # the whole loop runs at least at this share of the bare compiled step's speed
+TARGET_TWIN = 0.50  # a compiled binary update in bfloat16 takes at most this share of its float32 twin's time
+TARGET_LOOP = 0.97  # the whole loop runs at least at this share of the bare compiled step's speed
 TARGET_INPUT = 0.05  # the input path takes at most this share of a training step
+
+Precision = Literal["32", "bf16"]
+_DTYPES = {"32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to compute an update."""
+
+    binarize: Literal["both", "none"]
+    precision: Precision
+    compiled: bool
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and files."""
+        network = "binary" if self.binarize == "both" else "full-precision twin"
+        return f"{network}, {'bfloat16' if self.precision == 'bf16' else 'float32'}" + ", eager" * (not self.compiled)
 
 
 @dataclass(frozen=True)
 class TrainTimes:
-    """Seconds for one update, each a median, and what they are measured against."""
+    """Seconds for one update, each a median, and what they are measured against.
+
+    Args:
+        model: The network's name.
+        batch_size: Images per update.
+        precision: Of the whole loop: the faster one that this machine computes in.
+        updates: Contender's label -> seconds for forward, backward and step.
+        loop: Seconds per update of the whole loop: input, FF ratio, logging.
+        input_path: Seconds to make a batch.
+        macs: Multiply-accumulates of one image, forward.
+        peak_flops: Precision -> operations per second of a large matrix product, in the same run.
+    """
 
     model: str
     batch_size: int
-    binary_eager: float
-    twin_eager: float
-    binary_compiled: float
-    twin_compiled: float
+    precision: Precision
+    updates: dict[str, float]
     loop: float
     input_path: float
-    macs: int  # multiply-accumulates of one image, forward
-    peak_flops: float  # of a large matrix product, in the same run
+    macs: int
+    peak_flops: dict[str, float]
+
+    def seconds(self, binarize: Literal["both", "none"], precision: Precision, *, compiled: bool = True) -> float:
+        """The time of one update of this contender."""
+        return self.updates[Contender(binarize, precision, compiled).label]
 
     @property
-    def twin_ratio(self) -> float:
-        """Compiled binary step over compiled full-precision step."""
-        return self.binary_compiled / self.twin_compiled
+    def bare(self) -> float:
+        """The compiled binary update that the loop contains."""
+        return self.seconds("both", self.precision)
+
+    def peak_share(self, seconds: float, precision: Precision) -> float:
+        """Share of the peak that an update of so many seconds reaches (three passes, two operations a MAC)."""
+        return 3 * 2 * self.macs * self.batch_size / seconds / self.peak_flops[precision]
 
     @property
-    def loop_share(self) -> float:
-        """Speed of the whole loop as a share of the bare compiled step's."""
-        return self.binary_compiled / self.loop
+    def targets(self) -> list[Target]:
+        """What was promised."""
+        ratio = self.bare / self.seconds("none", "32")
+        name = "bfloat16" if self.precision == "bf16" else "float32"
+        return [
+            Target(f"binary {name} over the float32 twin, compiled", ratio, TARGET_TWIN, at_least=False),
+            Target("whole loop's share of the bare speed", self.bare / self.loop, TARGET_LOOP),
+            Target("input path's share of an update", self.input_path / self.bare, TARGET_INPUT, at_least=False),
+        ]
 
-    @property
-    def input_share(self) -> float:
-        """The input path's share of a compiled step."""
-        return self.input_path / self.binary_compiled
 
-    def peak_share(self, seconds: float) -> float:
-        """Share of the float peak that an update of so many seconds reaches (three passes, two operations a MAC)."""
-        return 3 * 2 * self.macs * self.batch_size / seconds / self.peak_flops
+def contenders(precision: Precision) -> list[Contender]:
+    """What is timed on a machine whose best precision is this one; in float32 alone where it has no bfloat16."""
+    every = [Contender("both", "32", compiled=False), Contender("both", "32", compiled=True)]
+    every.append(Contender("none", "32", compiled=True))
+    if precision == "bf16":
+        every += [Contender("both", "bf16", compiled=True), Contender("none", "bf16", compiled=True)]
+    return every
 
 
 def measure(
@@ -68,7 +113,6 @@ def measure(
     rounds: int = 15,
     *,
     say: Callable[[str], object] = str,
-    compile_: bool = True,
 ) -> TrainTimes:
     """Time forward + backward + step of a binary network and its twin, interleaved, then the whole loop.
 
@@ -76,45 +120,38 @@ def measure(
         name: A model for 3 x 32 x 32 images.
         batch_size: Images per update.
         rounds: Timed updates of each contender; medians are reported.
-        say: Told what is going on.
-        compile_: False leaves the compiled contenders eager (for a quick look, or where there is no compiler).
+        say: Receives lines of progress.
     """
+    keep_freed_memory()  # as training does, for all contenders alike
+    precision = best("cpu")
     dataset = _images(batch_size * (2 * rounds + 10))
     config = replace(
-        RECIPES["cifar10-birealnet20"].config,
-        batch_size=batch_size,
-        compile="on" if compile_ else "off",
-        precision="32",
+        RECIPES["cifar10-birealnet20"].config, batch_size=batch_size, compile="on", precision=precision, log_every=5
     )
     config = replace(config, model=replace(config.model, name=name), stages=(replace(config.stages[0], epochs=1),))
-    say("building and compiling the contenders (a minute or two)")
-    contenders = {
-        "binary_eager": _step(config, "both", dataset, compiling=False),
-        "twin_eager": _step(config, "none", dataset, compiling=False),
-        "binary_compiled": _step(config, "both", dataset, compiling=compile_),
-        "twin_compiled": _step(config, "none", dataset, compiling=compile_),
-    }
-    for step in contenders.values():
+    say("building and compiling the contenders (a few minutes)")
+    steps = {each.label: _step(config, each, dataset) for each in contenders(precision)}
+    for step in steps.values():
         step()
         step()
     say(f"timing {rounds} updates of each, in turn")
-    first = _interleaved(contenders, rounds)
+    first = _interleaved(steps, rounds)
     say("timing the whole loop: input, FF ratio, logging")
     with tempfile.TemporaryDirectory() as folder:
         fitted = fit(config, dataset, folder=Path(folder), show=False)
     rates = [line["images_per_second"] for line in fitted.record.of("train")[1:]]
-    # The machine may have changed its pace meanwhile: the bare step is timed on both sides of the loop.
-    again = _interleaved({key: contenders[key] for key in ("binary_compiled", "twin_compiled")}, rounds)
-    times = {key: statistics.median(first[key] + again.get(key, [])) for key in contenders}
+    # The machine may have changed its pace meanwhile: the bare steps are timed on both sides of the loop.
+    again = _interleaved(steps, rounds)
     total = summary(models.create(name), (1, *dataset.input_size)).total
     return TrainTimes(
         model=name,
         batch_size=batch_size,
-        **times,
+        precision=precision,
+        updates={label: statistics.median(first[label] + again[label]) for label in steps},
         loop=batch_size / statistics.median(rates),
         input_path=_input_path(dataset, batch_size, rounds),
         macs=(total.binary_macs or 0) + (total.real_macs or 0),
-        peak_flops=_peak_flops(),
+        peak_flops={each: _peak_flops(_DTYPES[each]) for each in ("32", "bf16") if each in {"32", precision}},
     )
 
 
@@ -125,16 +162,18 @@ def _images(count: int) -> Dataset:
     return from_tensors(x, y, x[:256], y[:256], class_names=[str(n) for n in range(10)], augment="crop-flip")
 
 
-def _step(config: Config, binarize: str, dataset: Dataset, *, compiling: bool) -> Callable[[], None]:
-    stage = replace(config.stages[0], binarize=binarize)  # type: ignore[arg-type]
+def _step(config: Config, contender: Contender, dataset: Dataset) -> Callable[[], None]:
+    stage = replace(config.stages[0], binarize=contender.binarize)
     torch.manual_seed(0)
-    model = models.create(config.model.name, binarize=binarize).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = models.create(config.model.name, binarize=contender.binarize)
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = build_optimizer(model, config, stage)
     x, y = next(iter(dataset.train_batches(config.batch_size, seed=0, channels_last=True).epoch(0)))
-    called: nn.Module = compiler.compiled(model) if compiling else model
+    called: nn.Module = compiler.compiled(model) if contender.compiled else model
 
     def step(x: Tensor = x, y: Tensor = y) -> None:
-        loss = F.cross_entropy(called(x), y)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=contender.precision == "bf16"):
+            loss = F.cross_entropy(called(x), y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -163,8 +202,8 @@ def _input_path(dataset: Dataset, batch_size: int, rounds: int) -> float:
     return statistics.median(times)
 
 
-def _peak_flops(size: int = 2048, rounds: int = 7) -> float:
-    a, b = torch.randn(size, size), torch.randn(size, size)
+def _peak_flops(dtype: torch.dtype, size: int = 2048, rounds: int = 7) -> float:
+    a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
     times = []
     for _ in range(rounds):
         began = time.perf_counter()

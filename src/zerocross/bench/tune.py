@@ -14,8 +14,8 @@ from typing import Any
 import optuna
 
 from zerocross import tune
-from zerocross.experiments.objective import Reader, Training
-from zerocross.train import Place, from_dict, to_dict
+from zerocross.sweep.objective import Reader, Training
+from zerocross.train import Placement, from_dict, to_dict
 from zerocross.train.config import Config
 from zerocross.tune.space import Settings
 from zerocross.tune.workers import one_thread, run
@@ -25,7 +25,7 @@ TRIALS = 25  # of the searches whose suggestions are timed
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerSetup:
     """Workers of a search.
 
     Args:
@@ -43,7 +43,7 @@ class Crew:
         return f"{self.workers} worker{'s' * (self.workers > 1)}, {threads}"
 
 
-ONE, ALL_THREADS, TWO = Crew(1), Crew(1, alone=False), Crew(2)
+ONE, ALL_THREADS, TWO = WorkerSetup(1), WorkerSetup(1, alone=False), WorkerSetup(2)
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class TuneTimes:
     """Trials a minute in each round by crew, and seconds a suggestion by sampler and space."""
 
     trials: int
-    rates: dict[Crew, list[float]]
+    rates: dict[WorkerSetup, list[float]]
     suggestions: dict[str, dict[str, float]]
 
-    def rate(self, crew: Crew) -> float:
+    def rate(self, crew: WorkerSetup) -> float:
         """The median over rounds."""
         return statistics.median(self.rates[crew])
 
-    def gain(self, crew: Crew) -> float:
+    def gain(self, crew: WorkerSetup) -> float:
         """How many times the throughput of one worker on one thread."""
         return self.rate(crew) / self.rate(ONE)
 
@@ -75,7 +75,7 @@ def measure(
     *,
     trials: int = 12,
     rounds: int = 3,
-    crews: Sequence[Crew] = (ONE, ALL_THREADS, TWO),
+    crews: Sequence[WorkerSetup] = (ONE, ALL_THREADS, TWO),
     samplers: Sequence[str] = tune.SAMPLERS,
     say: Callable[[str], object] = str,
 ) -> TuneTimes:
@@ -90,7 +90,7 @@ def measure(
         samplers: whose suggestions are timed.
         say: told what is going on.
     """
-    rates: dict[Crew, list[float]] = {crew: [] for crew in crews}
+    rates: dict[WorkerSetup, list[float]] = {crew: [] for crew in crews}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
             for place, crew in enumerate(crews):
@@ -105,13 +105,13 @@ def measure(
     return TuneTimes(trials, rates, suggestions)
 
 
-def _rate(config: Config, data_dir: str | None, url: str, trials: int, crew: Crew, seed: int) -> float:
+def _rate(config: Config, data_dir: str | None, url: str, trials: int, crew: WorkerSetup, seed: int) -> float:
     """Trials a minute from the first one's start to the last one's end, without the start of the processes.
 
     The first trial of each worker is left out: it waits for the data to be read and for torch to warm up.
     """
     about = {"config": to_dict(dataclasses.replace(config, seed=seed))}
-    plan = tune.Plan(tune.SPACES["filter"], "random", seed, about=about)
+    plan = tune.StudyPlan(tune.SPACES["filter"], "random", seed, about=about)
     study = tune.begin_or_join(tune.connect(url), "bench", plan)
     workers = crew.workers
     tune.extend(study, trials + workers)
@@ -127,10 +127,10 @@ def _work(url: str, data_dir: str | None, alone: bool) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = tune.join(tune.connect(url, create=False), "bench")
     with one_thread() if alone else nullcontext():
-        tune.work(study, Training(from_dict(study.plan.about["config"]), Reader(Place(data_dir))))
+        tune.work(study, Training(from_dict(study.plan.about["config"]), Reader(Placement(data_dir))))
 
 
-def _suggestion(sampler: str, space: tune.Space) -> float:
+def _suggestion(sampler: str, space: tune.SearchSpace) -> float:
     """Mean seconds of a suggestion over a search with an objective that takes no time."""
 
     def smooth(settings: Settings, report: tune.Report) -> float:

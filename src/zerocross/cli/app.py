@@ -75,22 +75,22 @@ def run(argv: Sequence[str] | None = None) -> int:
         code = app(args=words or ["--help"], prog_name="zerocross", standalone_mode=False)
     except typer.Abort:
         return _fail("interrupted", 130)
-    except typer.TyperException as wrong:
-        if type(wrong).__name__ == "NoArgsIsHelpError":  # the help of a group of commands has been printed
+    except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help of a group of commands has been printed
             return 0
-        where = getattr(getattr(wrong, "ctx", None), "command_path", "zerocross")
-        return _fail(f"{_one_line(wrong.format_message())} (see {where} --help)", 2)
-    except USER_ERRORS as wrong:
+        where = getattr(getattr(error, "ctx", None), "command_path", "zerocross")
+        return _fail(f"{_one_line(error.format_message())} (see {where} --help)", 2)
+    except USER_ERRORS as error:
         if os.environ.get("ZEROCROSS_DEBUG"):
             raise
-        return _fail(_message(wrong), 2)
+        return _fail(_message(error), 2)
     return code if isinstance(code, int) else 0
 
 
-def _message(wrong: BaseException) -> str:
-    if isinstance(wrong, OSError) and wrong.filename is not None and wrong.strerror:
-        return f"{wrong.strerror}: {wrong.filename}"
-    return _one_line(str(wrong)) or type(wrong).__name__
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.strerror}: {error.filename}"
+    return _one_line(str(error)) or type(error).__name__
 
 
 def _one_line(text: str) -> str:

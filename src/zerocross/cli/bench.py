@@ -43,7 +43,8 @@ def optimizer(
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross.bench.optimizer import measure
-    from zerocross.train.record import provenance, write_json
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
 
     console = Console(highlight=False, markup=False)
     say = Console(stderr=True, highlight=False).print
@@ -94,7 +95,7 @@ def _notes(times: OptimizerTimes) -> list[str]:
     for target, fastest in zip(times.targets(), times.targets(min), strict=True):
         median, best, limit = (_ratio(value, target.limit) for value in (target.value, fastest.value, target.limit))
         verdict = "met" if target.met else "missed"
-        notes.append(f"{target.claim}: {median} (fastest steps: {best}), target {limit}: {verdict}")
+        notes.append(f"{target.text}: {median} (fastest steps: {best}), target {limit}: {verdict}")
     return notes
 
 

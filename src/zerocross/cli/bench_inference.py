@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from zerocross.bench.inference import Claim, InferenceTimes
+    from zerocross.bench.inference import InferenceTimes
+    from zerocross.bench.target import Target
 
 
 def command(
@@ -52,8 +53,9 @@ def command(
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross.bench.inference import CASES, measure
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
     from zerocross.runtime.team import processors
-    from zerocross.train.record import provenance, write_json
 
     if level is not None:
         from zerocross.runtime.kernels.native import use_level
@@ -82,8 +84,8 @@ def command(
 
 def _profile(console: Console, name: str, real: str, rounds: int) -> None:
     from zerocross.bench.inference_profile import NAMES, measure_profile
+    from zerocross.checks import check_choice
     from zerocross.models.registry import MODELS
-    from zerocross.nn.checks import check_choice
 
     check_choice("--profile", name, MODELS)
     found = measure_profile(name, real, max(50, 4 * rounds))
@@ -147,7 +149,7 @@ def _print(console: Console, times: InferenceTimes) -> None:
         console.print(_verdict(claim), soft_wrap=True)
 
 
-def _verdict(claim: Claim) -> str:
+def _verdict(claim: Target) -> str:
     bound = "at least" if claim.at_least else "at most"
     return f"{claim.text}: {claim.value:.2f}, target {bound} {claim.limit:g}: {'met' if claim.met else 'missed'}"
 

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table
+
+    from zerocross.bench.train import Precision, TrainTimes
+
+_NAMES = {"32": "float32", "bf16": "bfloat16"}
 
 
 def command(
@@ -16,66 +20,66 @@ def command(
     batch_size: Annotated[int, typer.Option(help="Images per update.", min=2)] = 256,
     rounds: Annotated[int, typer.Option(help="Timed updates of each contender.", min=2)] = 15,
     threads: Annotated[int, typer.Option(help="Threads of torch.", min=1)] = 2,
-    no_compile: Annotated[bool, typer.Option("--no-compile", help="Eager only: a quick look.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the figures here, too.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Time training of a binary network: forward, backward and step, beside its full-precision twin.
 
-    Then the whole loop (input, FF ratio, logging) beside the bare step, and the share of the machine's float peak.
+    In float32 and, where the processor computes in it, in bfloat16; with the share of the matrix-product peak of that
+    precision. Then the whole loop (input, FF ratio, logging) beside the bare step.
     """
     import dataclasses
     import os
 
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     import torch
 
-    from zerocross.bench.train import TARGET_INPUT, TARGET_LOOP, TARGET_TWIN, measure
-    from zerocross.train.record import provenance, write_json
+    from zerocross.bench.train import measure
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
 
     torch.set_num_threads(threads)
     console = Console(highlight=False)
     say = Console(stderr=True, highlight=False).print
     before = os.getloadavg()[0]
-    times = measure(model, batch_size, rounds, say=say, compile_=not no_compile)
-    how = "eager" if no_compile else "compiled"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("one update", "ms", "images/s", "x twin", "of float peak"):
-        table.add_column(name, justify="left" if name == "one update" else "right")
-    rows = {
-        "binary, eager": (times.binary_eager, times.twin_eager),
-        "full-precision twin, eager": (times.twin_eager, times.twin_eager),
-        f"binary, {how}": (times.binary_compiled, times.twin_compiled),
-        f"full-precision twin, {how}": (times.twin_compiled, times.twin_compiled),
-        f"binary, {how}, whole loop": (times.loop, times.twin_compiled),
-    }
-    for label, (seconds, twin) in rows.items():
-        table.add_row(
-            label, f"{1e3 * seconds:.0f}", f"{batch_size / seconds:,.0f}", f"{seconds / twin:.2f}",
-            f"{times.peak_share(seconds):.0%}",
-        )  # fmt: skip
-    console.print(table)
+    times = measure(model, batch_size, rounds, say=say)
+    console.print(_table(times))
+    peaks = " and ".join(f"{value / 1e9:.0f} GFLOP/s in {_NAMES[key]}" for key, value in times.peak_flops.items())
     console.print(
-        f"{model}, batch {batch_size}, {threads} threads, medians of {rounds} rounds in turn; float peak "
-        f"{times.peak_flops / 1e9:.0f} GFLOP/s (a large matrix product); load average {before:.1f} before.",
+        f"{model}, batch {batch_size}, {threads} threads, medians of {2 * rounds} rounds in turn; peak {peaks} (a "
+        f"large matrix product); load average {before:.1f} before.",
         soft_wrap=True,
     )
-    _verdict(console, f"binary over twin, {how}", f"{times.twin_ratio:.2f}", f"at most {TARGET_TWIN}",
-             met=times.twin_ratio <= TARGET_TWIN)  # fmt: skip
-    _verdict(console, "whole loop's share of the bare speed", f"{times.loop_share:.0%}", f"at least {TARGET_LOOP:.0%}",
-             met=times.loop_share >= TARGET_LOOP)  # fmt: skip
-    _verdict(console, "input path's share of an update", f"{times.input_share:.1%}", f"at most {TARGET_INPUT:.0%}",
-             met=times.input_share <= TARGET_INPUT)  # fmt: skip
+    for target in times.targets:
+        bound = f"{'at least' if target.at_least else 'at most'} {target.limit:.2f}"
+        verdict = "met" if target.met else "missed"
+        console.print(f"{target.text}: {target.value:.2f}, target {bound}: {verdict}", soft_wrap=True)
     if out is not None:
         figures = {**dataclasses.asdict(times), "threads": threads, "rounds": rounds, "load_before": before}
         write_json(out, {**figures, "provenance": provenance()})
         console.print(f"Figures: {out}", soft_wrap=True)
 
 
-def _verdict(console: Console, claim: str, value: str, target: str, *, met: bool) -> None:
-    console.print(f"{claim}: {value}, target {target}: {'met' if met else 'missed'}", soft_wrap=True)
+def _table(times: TrainTimes) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from zerocross.bench.train import contenders
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("one update", "ms", "images/s", "x float32 twin", "of the precision's peak"):
+        table.add_column(name, justify="left" if name == "one update" else "right")
+    rows: list[tuple[str, float, Precision]] = [
+        *((each.label, times.updates[each.label], each.precision) for each in contenders(times.precision)),
+        (f"binary, {_NAMES[times.precision]}, whole loop", times.loop, times.precision),
+    ]
+    twin = times.seconds("none", "32")
+    for label, seconds, precision in rows:
+        table.add_row(
+            label, f"{1e3 * seconds:.0f}", f"{times.batch_size / seconds:,.0f}", f"{seconds / twin:.2f}",
+            f"{times.peak_share(seconds, precision):.0%}",
+        )  # fmt: skip
+    return table

@@ -34,8 +34,9 @@ def command(
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     from zerocross.bench.tune import TARGET, TWO, measure
+    from zerocross.files import write_json
+    from zerocross.provenance import provenance
     from zerocross.train import recipes
-    from zerocross.train.record import provenance, write_json
     from zerocross.train.variants import with_epochs
 
     console = Console(highlight=False)

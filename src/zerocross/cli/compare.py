@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zerocross.cli.execution import placement, with_execution_options
 from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from zerocross.sweep.execution import Execution
 
+
+@with_execution_options
 def command(
     recipe: Annotated[str, typer.Option(metavar="NAME", help="A name from `zerocross recipes`.")] = "digits",
     methods: Annotated[
@@ -46,9 +50,6 @@ def command(
         bool, typer.Option("--validate", metavar="", help="Hold out training data, and evaluate on it.")
     ] = False,
     data_dir: Annotated[Path | None, DATA_DIR] = None,
-    jobs: Annotated[
-        int, typer.Option(metavar="J", help="Runs at a time, each on its share of the threads.", min=1)
-    ] = 1,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Finished runs; what is there is not run again.")] = Path(
         "results/runs"
     ),
@@ -61,6 +62,8 @@ def command(
         typer.Option(metavar="NAME", help="Writes NAME.json, .md, .png. Default: results/compare-RECIPE-Nepochs."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the table.")] = False,
+    *,
+    execution: Execution,
 ) -> int:
     """Train methods side by side: the same data and budget, each at its own settings, on one network or on its own.
 
@@ -69,8 +72,8 @@ def command(
     """
     from rich.console import Console
 
-    from zerocross.experiments import compare
-    from zerocross.experiments.outputs import are_ours
+    from zerocross.cli.outputs import are_ours
+    from zerocross.suite import compare
     from zerocross.train import assign
     from zerocross.train.variants import with_network
 
@@ -87,14 +90,15 @@ def command(
     if are_ours(files, compare.KIND, "comparison") and not quiet:
         console.print(f"replaces the earlier comparison {_names(files)}", soft_wrap=True, markup=False)
 
-    from zerocross.experiments.cache import Interrupted, run_all
-    from zerocross.train import Place
+    from zerocross.sweep.cache import RunCache
+    from zerocross.sweep.execute import Interrupted
+    from zerocross.sweep.trainings import run_all
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
-    place = Place(str(data_dir.resolve()) if data_dir else None)
+    place = placement(data_dir, execution)
     try:
-        ended = run_all(configs, place, results, work, show=not quiet, jobs=jobs, keep=keep)
+        ended = run_all(configs, place, RunCache(results, work, keep), execution, show=not quiet)
     except Interrupted as stopped:
         return _tell(str(stopped), stopped.exit_code)
     except OSError as failed:
@@ -109,8 +113,8 @@ def command(
 
 def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = False) -> dict[str, int]:
     """Method -> number of seeds, from "a,b:3,all"; a number of its own stands before that of all."""
-    from zerocross.experiments.compare import two_step_methods
     from zerocross.methods import METHODS, current_name, get
+    from zerocross.suite.compare import two_step_methods
 
     named: dict[str, int] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -143,9 +147,8 @@ def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console
     from rich import box
     from rich.table import Table
 
-    from zerocross.experiments import compare_picture, compare_text
-    from zerocross.files import write_text
-    from zerocross.train.record import write_json
+    from zerocross.files import write_json, write_text
+    from zerocross.suite import compare_picture, compare_text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in compare_text.header(summary):

@@ -35,7 +35,7 @@ def command(
     from zerocross import train
 
     console = Console(highlight=False, soft_wrap=True)
-    config, place = train.read_config(run), train.read_place(run)
+    config, place = train.read_config(run), train.read_placement(run)
     if data_dir is not None:
         place = replace(place, data_dir=str(data_dir))
     dataset = train.load_data(config, place)

@@ -16,7 +16,7 @@ def command(
     from zerocross.models import create, names, options
     from zerocross.models.registry import MODELS
     from zerocross.nn import Summary, summary
-    from zerocross.nn.tables import bytes_text, count_text, shape_text, text_table
+    from zerocross.tables import bytes_text, count_text, shape_text, text_table
 
     def describe(name: str) -> Summary:
         with torch.device("meta"):  # shapes without memory

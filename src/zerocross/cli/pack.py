@@ -39,7 +39,7 @@ def command(
     if output.exists() and not overwrite:
         raise FileExistsError(f"{output} exists: choose another name, or overwrite it with --overwrite")
     check_folder(output)
-    config, place = train.read_config(run), train.read_place(run)
+    config, place = train.read_config(run), train.read_placement(run)
     if data_dir is not None:
         place = replace(place, data_dir=str(data_dir))
     dataset = train.load_data(config, place)

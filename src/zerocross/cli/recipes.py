@@ -36,7 +36,7 @@ def command(
 
 
 def _show(name: str, recipe: Recipe) -> None:
-    from zerocross.nn.tables import text_table
+    from zerocross.tables import text_table
     from zerocross.train.config import to_dict
 
     typer.echo(recipe.summary)

@@ -18,10 +18,10 @@ def command(
     ),
 ) -> None:
     """Turn results into one HTML page: claims, interactive figures, and a filter explorer. It needs no network."""
-    from zerocross.experiments.stale import missing_runs, present_runs
     from zerocross.report import page
     from zerocross.report.results import read
     from zerocross.report.sections import claims_of
+    from zerocross.sweep.stale import missing_runs, present_runs
 
     page.check(out)
     found = read(results)

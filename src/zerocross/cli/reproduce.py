@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zerocross.cli.execution import placement, with_execution_options
 from zerocross.cli.train import DATA_DIR
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from zerocross.experiments.artefact import Artefact, Scale
-    from zerocross.experiments.session import Session
+    from zerocross.paper.artefact import Artefact, Scale
+    from zerocross.paper.session import Session
+    from zerocross.sweep.execution import Execution
 
 
+@with_execution_options
 def command(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A figure or table from --list, or all.", show_default=False)
@@ -30,12 +33,11 @@ def command(
         Path, typer.Option(metavar="DIR", help="Where NAME-SCALE.json, .svg, .png go; runs are kept in DIR/runs.")
     ] = Path("results"),
     data_dir: Annotated[Path | None, DATA_DIR] = None,
-    jobs: Annotated[
-        int, typer.Option(metavar="J", help="Runs at a time, each on its share of the threads.", min=1)
-    ] = 1,
     work: Annotated[Path, typer.Option(metavar="DIR", help="Folders of unfinished runs.")] = Path("runs/by-hash"),
     listed: Annotated[bool, typer.Option("--list", metavar="", help="List the artefacts, and train nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the claims.")] = False,
+    *,
+    execution: Execution,
 ) -> int:
     """Reproduce a figure or a table of the paper, and check what it claims.
 
@@ -44,9 +46,9 @@ def command(
     """
     from rich.console import Console
 
-    from zerocross.experiments import registry
-    from zerocross.experiments.artefact import SCALES
-    from zerocross.nn.checks import check_choice
+    from zerocross.checks import check_choice
+    from zerocross.paper import registry
+    from zerocross.paper.artefact import SCALES
 
     console = Console(highlight=False)
     check_choice("scale", scale, SCALES)
@@ -58,19 +60,18 @@ def command(
         raise ValueError(f"name an artefact, or all: {', '.join(registry.ARTEFACTS)}")
     chosen = list(registry.ARTEFACTS.values()) if name == "all" else [registry.get(name)]
 
-    from zerocross.experiments.session import Session
-    from zerocross.train import Place
+    from zerocross.paper.session import Session
 
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    place = Place(str(data_dir.resolve()) if data_dir else None)
-    return _all(chosen, asked, Session(place, out, work, jobs=jobs, show=not quiet), console)
+    place = placement(data_dir, execution)
+    return _all(chosen, asked, Session(place, out, work, execution, show=not quiet), console)
 
 
 def _list(console: Console) -> None:
     from rich import box
     from rich.table import Table
 
-    from zerocross.experiments.registry import ARTEFACTS
+    from zerocross.paper.registry import ARTEFACTS
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("name", "claims that are checked"):
@@ -84,10 +85,10 @@ def _list(console: Console) -> None:
 def _all(chosen: list[Artefact], scale: Scale, session: Session, console: Console) -> int:
     """Make them one by one; one that cannot be made does not stop the others."""
     from zerocross import train
-    from zerocross.experiments.artefact import NotReady
-    from zerocross.experiments.cache import Interrupted
-    from zerocross.experiments.outputs import are_ours
-    from zerocross.experiments.reproduce import KIND, make, paths
+    from zerocross.cli.outputs import are_ours
+    from zerocross.paper.artefact import NotReady
+    from zerocross.paper.reproduce import KIND, make, paths
+    from zerocross.sweep.execute import Interrupted
 
     for artefact in chosen:
         are_ours(paths(session.out, artefact.name, scale), KIND)
@@ -121,13 +122,13 @@ def _all(chosen: list[Artefact], scale: Scale, session: Session, console: Consol
 
 def _announce(chosen: list[Artefact], scale: Scale, session: Session, console: Console) -> None:
     """What will be done, and what it will cost."""
-    from zerocross.experiments.cost import estimate
-    from zerocross.experiments.progress import duration
+    from zerocross.sweep.cost import estimate
+    from zerocross.sweep.progress import duration
 
     if not session.show:
         return
     configs = {config.hash: config for artefact in chosen for config in artefact.configs(scale)}
-    cost = estimate(list(configs.values()), session)
+    cost = estimate(list(configs.values()), session.cache, session.place, session.execution.parallel)
     names = ", ".join(artefact.name for artefact in chosen)
     time = f", about {duration(cost.seconds)} for the others on this machine's CPU" if cost.runs > cost.there else ""
     runs = f": {cost.runs} runs in {session.results}, {cost.there} there already{time}" if configs else ""

@@ -27,7 +27,7 @@ def command(
 
     With --stale or --migrate, DIR holds finished results, by default results/runs.
     """
-    from zerocross.nn.tables import text_table
+    from zerocross.tables import text_table
 
     if stale or migrate:
         results = folder or Path("results/runs")
@@ -47,8 +47,8 @@ def command(
 
 
 def _stale(results: Path) -> None:
-    from zerocross.experiments.stale import stale
-    from zerocross.nn.tables import text_table
+    from zerocross.sweep.stale import stale
+    from zerocross.tables import text_table
 
     found = stale(results)
     count = len(list(results.glob("*.json")))
@@ -60,7 +60,7 @@ def _stale(results: Path) -> None:
 
 
 def _migrate(results: Path) -> None:
-    from zerocross.experiments.stale import migrate, stale
+    from zerocross.sweep.stale import migrate, stale
 
     moved = list(migrate(results))
     for old, new in moved:

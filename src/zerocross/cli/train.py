@@ -139,7 +139,7 @@ def command(
     if results is not None and (taken := results / f"{config.hash}.json").exists():
         raise FileExistsError(f"{taken} already holds the result of this config; move it away, or leave out --results")
     where = str(data_dir.resolve()) if data_dir else None
-    place = train.Place(where, *started, accelerator or "auto", tensorboard)
+    place = train.Placement(where, *started, accelerator or "auto", tensorboard)
     return _report(folder, lambda: train.begin(config, folder, place, show=not quiet), results)
 
 
@@ -147,7 +147,7 @@ def _resume(folder: Path, data_dir: str | None, *, results: Path | None, quiet: 
     from zerocross import train
 
     if (started := _torchrun()) is not None:
-        place = train.read_place(folder)
+        place = train.read_placement(folder)
         if started != (place.devices, place.nodes):
             raise ValueError(
                 f"{folder} was begun by {place.devices} processes on {place.nodes} machines; torchrun started "
@@ -164,7 +164,7 @@ def _report(folder: Path, work: Callable[[], Finished], results: Path | None, *,
         return finished
     result = finished.result
     if results is not None:
-        from zerocross.train.record import write_json
+        from zerocross.files import write_json
 
         write_json(results / f"{result['hash']}.json", result)
     final = result["final"]
@@ -193,7 +193,7 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
     except train.Stopped as stopped:
         return _tell(f"{stopped}; {go_on}", stopped.exit_code) if first else 0
     except train.LostPeerError as failed:
-        if first or isinstance(failed, train.NoMeetingError):
+        if first or isinstance(failed, train.RendezvousError):
             _tell(f"{failed}; {go_on}", 1)
         sys.stderr.flush()
         os._exit(1)  # at once, before the launcher kills what is left of the run

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zerocross.checks import one_line
 from zerocross.cli.train import DATA_DIR, assignments
 
 if TYPE_CHECKING:
-    from zerocross.experiments.objective import Training
-    from zerocross.tune import Outcome, Plan, Study
+    from zerocross.sweep.objective import Training
+    from zerocross.tune import Outcome, Study, StudyPlan
 
 STORAGE = "sqlite:///runs/tune.db"
 
@@ -101,7 +102,7 @@ def command(
             raise ValueError("which recipe? For instance: zerocross tune audiomnist-mlp --space filter")
         name = study or f"{Path(recipe).stem}-{Path(space or 'filter').stem}-{sampler or 'botorch'}-seed{seed or 0}"
         about = _recipe(recipe, epochs, set_ or [], seed or 0)
-        plan = tune.Plan(_space(space or "filter"), sampler or "botorch", seed or 0, prune, {"config": about})
+        plan = tune.StudyPlan(_space(space or "filter"), sampler or "botorch", seed or 0, prune, {"config": about})
         objective = _objective(plan, where)
         objective.check(plan.space)
         joined = tune.begin_or_join(tune.connect(storage), name, plan)
@@ -121,11 +122,11 @@ def _need_packages() -> None:
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
 
 
-def _objective(plan: Plan, data_dir: str | None) -> Training:
-    from zerocross.experiments.objective import Reader, Training
-    from zerocross.train import Place, from_dict
+def _objective(plan: StudyPlan, data_dir: str | None) -> Training:
+    from zerocross.sweep.objective import Reader, Training
+    from zerocross.train import Placement, from_dict
 
-    return Training(from_dict(plan.about["config"]), Reader(Place(data_dir)), prune=plan.prune)
+    return Training(from_dict(plan.about["config"]), Reader(Placement(data_dir)), prune=plan.prune)
 
 
 def _space(name: str) -> Any:
@@ -170,12 +171,12 @@ def _search(study: Study, objective: Training, storage: str, workers: int, out: 
         code = stopped.code if isinstance(stopped, SystemExit) else 128 + signal.SIGINT
         return _tell(f"stopped, and the trials at hand given back; {go_on}", int(code or 0))
     except StorageInternalError as failed:
-        return _tell(f"the storage does not answer any more ({_one_line(failed.__cause__ or failed)}); {go_on}", 1)
+        return _tell(f"the storage does not answer any more ({one_line(failed.__cause__ or failed, 300)}); {go_on}", 1)
     told = "; ".join(sorted(set(errors)))
     if after.open:
-        return _tell(f"all workers have ended ({_one_line(told)}) with {count(after)} trials done; {go_on}", 1)
+        return _tell(f"all workers have ended ({one_line(told, 300)}) with {count(after)} trials done; {go_on}", 1)
     if errors:
-        _say(f"{len(errors)} of {workers} workers ended early ({_one_line(told)}); the others did their trials")
+        _say(f"{len(errors)} of {workers} workers ended early ({one_line(told, 300)}); the others did their trials")
     done, seconds = len(after.outcomes) - len(before.outcomes), time.monotonic() - began
     if done:
         rate = f"{60 * done / seconds:.1f} a minute"
@@ -223,8 +224,8 @@ def _write_best(study: Study, best: Outcome, out: Path) -> Path:
     """The best settings as a recipe file: a config that evaluates on test data, as the recipe does."""
     import dataclasses
 
-    from zerocross.experiments.objective import applied
     from zerocross.files import write_text
+    from zerocross.sweep.objective import applied
     from zerocross.train import from_dict, to_dict
 
     name = f"{study.name}-trial{best.number}"
@@ -241,10 +242,6 @@ def _storage_option(storage: str) -> str:
     from zerocross.tune.storage import shown
 
     return "" if storage == STORAGE else f" --storage {shlex.quote(shown(storage))}"
-
-
-def _one_line(what: object) -> str:
-    return " ".join(str(what).split())[:300]
 
 
 def _say(text: str) -> None:

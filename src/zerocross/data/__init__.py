@@ -15,17 +15,19 @@ from zerocross.extras import named
 if TYPE_CHECKING:
     from zerocross.data.batches import Batches, Split
     from zerocross.data.dataset import BatchStream, Dataset, from_tensors
+    from zerocross.data.options import BatchOptions
 
 NAMES = ("digits", "cifar10", "audiomnist", "imagenet")
 _HOME = {
     "Batches": "zerocross.data.batches",
+    "BatchOptions": "zerocross.data.options",
     "BatchStream": "zerocross.data.dataset",
     "Dataset": "zerocross.data.dataset",
     "Split": "zerocross.data.batches",
     "from_tensors": "zerocross.data.dataset",
 }
 
-__all__ = ["NAMES", "Batches", "BatchStream", "Dataset", "Split", "from_tensors", "load"]
+__all__ = ["NAMES", "BatchOptions", "BatchStream", "Batches", "Dataset", "Split", "from_tensors", "load"]
 
 
 def load(name: str, data_dir: str | Path | None = None, *, validate: bool = False, **options: Any) -> Dataset:

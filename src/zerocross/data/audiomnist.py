@@ -91,10 +91,10 @@ def fold_speakers(fold: int, splits: Path | None = None) -> dict[str, tuple[int,
         try:
             lists = json.loads(splits.read_text())["digit"]
             parts = {name: tuple(int(s) for s in lists[name][fold]) for name in ("train", "validate", "test")}
-        except (KeyError, IndexError, TypeError, ValueError) as wrong:
+        except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{splits} holds no fold {fold} of task digit ({wrong!r}); remove it to use the built-in folds"
-            ) from wrong
+                f"{splits} holds no fold {fold} of task digit ({error!r}); remove it to use the built-in folds"
+            ) from error
     else:
         groups = SPEAKER_GROUPS[fold:] + SPEAKER_GROUPS[:fold]
         parts = {"train": tuple(sorted(sum(groups[2:], ()))), "validate": groups[0], "test": groups[1]}
@@ -108,8 +108,8 @@ def read_packed(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as packed:
             codes, digit, speaker = (packed[name] for name in ("logmel", "digit", "speaker"))
-    except Exception as wrong:  # numpy, zipfile and zlib each have errors of their own
-        raise ValueError(f"{path} is damaged ({wrong}); remove it to compute the features anew") from wrong
+    except Exception as error:  # numpy, zipfile and zlib each have errors of their own
+        raise ValueError(f"{path} is damaged ({error}); remove it to compute the features anew") from error
     shape = (len(codes), sound.MELS, sound.FRAMES)
     if codes.dtype != np.uint8 or codes.shape != shape or digit.shape != shape[:1] or speaker.shape != shape[:1]:
         raise ValueError(f"{path} holds {codes.dtype} {codes.shape}, expected uint8 (N, {sound.MELS}, {sound.FRAMES})")
@@ -135,8 +135,8 @@ def read_clip(path: Path) -> np.ndarray:
                     f"{path} lasts {frames / rate:.2f} s at {rate} Hz; AudioMNIST's clips last 1 s at most: remove it"
                 )
             data = file.readframes(frames)
-    except (wave.Error, EOFError) as wrong:
-        raise ValueError(f"{path} is not a readable PCM wave file ({wrong}); replace or remove it") from wrong
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path} is not a readable PCM wave file ({error}); replace or remove it") from error
     if rate <= 0 or not data or len(data) != frames * width * channels:
         raise ValueError(f"{path} is cut short or empty: its header tells of {frames} samples; replace or remove it")
     return sound.resampled(_pcm(data, width).reshape(-1, channels).mean(axis=1), rate)

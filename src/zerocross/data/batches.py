@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from zerocross.data.augment import AUGMENTS, augmented, normalised
-from zerocross.data.order import AUGMENT, Plan, derived_seed, epoch_order
+from zerocross.data.options import BatchOptions
+from zerocross.data.order import AUGMENT, BatchPlan, derived_seed, epoch_order
 
 
 @dataclass(frozen=True)
@@ -36,86 +37,39 @@ class Split:
             digest.update(tensor.cpu().contiguous().numpy().data)
         return digest.digest()
 
-    def batches(
-        self,
-        batch_size: int,
-        *,
-        training: bool,
-        seed: int,
-        augment: str,
-        mean: Sequence[float],
-        std: Sequence[float],
-        device: str | torch.device,
-        rank: int,
-        world_size: int,
-        channels_last: bool,
-    ) -> Batches:
-        """Shuffled, augmented, whole batches for training; every sample once, in order and as it is, otherwise."""
-        return Batches(
-            self,
-            batch_size,
-            seed=seed,
-            augment=augment if training else "none",
-            shuffle=training,
-            mean=mean,
-            std=std,
-            device=device,
-            rank=rank,
-            world_size=world_size,
-            drop_last=training,
-            channels_last=channels_last,
-        )
+    def batches(self, options: BatchOptions) -> Batches:
+        """Batches of these samples."""
+        return Batches(self, options)
 
 
 class Batches:
     """Normalised batches of a `Split`, a pure function of (seed, epoch, rank, batch index).
 
-    Samples are ordered by one permutation per (seed, epoch), shared by all ranks; batches are cut as `Plan` says. Draws
-    for augmentation come from a generator seeded anew for each batch, so an epoch entered at batch k continues exactly
-    as if it had run from 0.
+    Samples are ordered by one permutation per (seed, epoch), shared by all ranks; `BatchPlan` cuts it into batches. The
+    generator for augmentation is reseeded for each batch, so an epoch entered at batch k continues exactly as if it had
+    run from 0.
 
     Args:
-        split: the samples; moved to `device` once, here.
-        batch_size: samples per batch over all ranks together.
-        seed: 0 or more.
-        augment: "none", "crop-flip" (pad 4, crop, mirror) or "shift" (by up to 4 along the last axis).
-        shuffle: a new order each epoch; otherwise the order of `split`.
-        mean: of each channel, or one for all; uint8 counts as 0..1.
-        std: likewise.
-        device: where batches are made.
-        rank: this process, 0..world_size-1.
-        world_size: number of processes.
-        drop_last: leave out a last batch that is not whole. If not, ranks may differ in their number of batches by one.
-        channels_last: memory format of image batches.
+        split: The samples; moved to the device once, here.
+        options: See `BatchOptions`.
     """
 
     resumable = True  # epoch(n, start=k) continues exactly, for any k
 
-    def __init__(
-        self,
-        split: Split,
-        batch_size: int,
-        *,
-        seed: int,
-        augment: str = "none",
-        shuffle: bool = True,
-        mean: Sequence[float],
-        std: Sequence[float],
-        device: str | torch.device = "cpu",
-        rank: int = 0,
-        world_size: int = 1,
-        drop_last: bool = True,
-        channels_last: bool = False,
-    ) -> None:
-        if augment not in AUGMENTS:
-            raise ValueError(f"augment {augment!r} is unknown here; choose one of {', '.join(AUGMENTS)}")
+    def __init__(self, split: Split, options: BatchOptions) -> None:
+        if options.augment not in AUGMENTS:
+            raise ValueError(f"augment {options.augment!r} is unknown here; choose one of {', '.join(AUGMENTS)}")
+        augment = options.augment if options.training else "none"
         if augment != "none" and split.inputs.ndim != 4:
             raise ValueError(f"augment {augment!r} needs (N, C, H, W), got inputs of shape {tuple(split.inputs.shape)}")
-        self.plan = Plan(len(split), batch_size, rank, world_size, drop_last)
-        self.seed, self.augment, self.shuffle = seed, augment, shuffle
-        self.mean, self.std = tuple(mean), tuple(std)
-        self.inputs, self.targets = split.inputs.to(device), split.targets.to(device)
-        self.format = torch.channels_last if channels_last and split.inputs.ndim == 4 else torch.contiguous_format
+        self.plan = BatchPlan(
+            len(split), options.batch_size, options.rank, options.world_size, drop_last=options.training
+        )
+        self.seed, self.augment, self.shuffle = options.seed, augment, options.training
+        self.mean, self.std = options.mean, options.std
+        self.inputs, self.targets = split.inputs.to(options.device), split.targets.to(options.device)
+        channels_last = options.channels_last and split.inputs.ndim == 4
+        self.format = torch.channels_last if channels_last else torch.contiguous_format
 
     def __len__(self) -> int:
         return len(self.plan)

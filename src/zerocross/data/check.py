@@ -111,5 +111,5 @@ def _sample(files: list[T]) -> list[T]:
 def _verified(dataset: str, part: str, examine: Callable[[], str]) -> Finding:
     try:
         return Finding(dataset, part, "ok", examine())
-    except (ValueError, OSError) as wrong:
-        return Finding(dataset, part, "damaged", str(wrong))
+    except (ValueError, OSError) as error:
+        return Finding(dataset, part, "damaged", str(error))

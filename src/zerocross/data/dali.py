@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerocross.data.image_batches import AHEAD, AREA, ATTEMPTS, RATIO, SIZE, Finish, read_image
-from zerocross.data.order import AUGMENT, CROP, Plan, derived_seed, epoch_order
+from zerocross.data.image_batches import AHEAD, AREA, ATTEMPTS, RATIO, SIZE, DeviceTransform, read_image
+from zerocross.data.order import AUGMENT, CROP, BatchPlan, derived_seed, epoch_order
 
 # An optional package whose names are made at run time: a type checker can follow neither.
 dali: Any = import_module("nvidia.dali")
@@ -28,17 +28,23 @@ class DaliBatches:
         targets: (N,) int64.
         plan: how files are cut into batches and ranks; batches are whole.
         seed: 0 or more.
-        finish: what the device does.
+        transform: what the device does.
         workers: DALI's threads.
     """
 
     resumable = False
 
     def __init__(
-        self, files: Sequence[str], targets: Tensor, plan: Plan, seed: int, finish: Finish, workers: int
+        self,
+        files: Sequence[str],
+        targets: Tensor,
+        plan: BatchPlan,
+        seed: int,
+        transform: DeviceTransform,
+        workers: int,
     ) -> None:
         self.files, self.targets, self.plan, self.seed = files, targets, plan, seed
-        self.finish, self.workers = finish, workers
+        self.transform, self.workers = transform, workers
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -56,7 +62,7 @@ class DaliBatches:
         order = epoch_order(len(self.files), self.seed, number)
         mine = torch.cat([order[self.plan.places(index)] for index in range(len(self))])
         files = [self.files[int(i)] for i in mine.tolist()]
-        device, size = self.finish.device, self.plan.batch_size // self.plan.world_size
+        device, size = self.transform.device, self.plan.batch_size // self.plan.world_size
         pipeline = _crops(
             files,
             self.targets[mine].tolist(),
@@ -70,10 +76,10 @@ class DaliBatches:
         for index in range(len(self)):
             try:
                 images, labels = pipeline.run()
-            except RuntimeError as wrong:
+            except RuntimeError as error:
                 self._blame(files[index * size : (index + 1 + AHEAD) * size])
-                raise ValueError(f"DALI failed in batch {index} of epoch {number}: {wrong}") from wrong
-            x = self.finish(_tensor(images, device), derived_seed(AUGMENT, self.seed, number, self.plan.rank, index))
+                raise ValueError(f"DALI failed in batch {index} of epoch {number}: {error}") from error
+            x = self.transform(_tensor(images, device), derived_seed(AUGMENT, self.seed, number, self.plan.rank, index))
             yield x, _tensor(labels, torch.device("cpu")).flatten().long().to(device)
 
     @staticmethod

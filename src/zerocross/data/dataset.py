@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from zerocross.data.batches import Split
+from zerocross.data.options import BatchOptions
 
 
 class BatchStream(Protocol):
@@ -26,7 +27,7 @@ class BatchStream(Protocol):
         ...
 
 
-class Part(Protocol):
+class Samples(Protocol):
     """One part of a dataset: a `Split` in memory, or files read as they are needed.
 
     A part may offer `fingerprint() -> bytes`, a digest that other samples do not share; its targets stand in for it.
@@ -39,21 +40,8 @@ class Part(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batches(
-        self,
-        batch_size: int,
-        *,
-        training: bool,
-        seed: int,
-        augment: str,
-        mean: Sequence[float],
-        std: Sequence[float],
-        device: str | torch.device,
-        rank: int,
-        world_size: int,
-        channels_last: bool,
-    ) -> BatchStream:
-        """Batches for training, or every sample exactly once for evaluation."""
+    def batches(self, options: BatchOptions) -> BatchStream:
+        """Batches for training, or every sample exactly once for evaluation, as `options.training` says."""
         ...
 
 
@@ -79,8 +67,8 @@ class Dataset:
     """
 
     name: str
-    train: Part
-    evaluation: Part
+    train: Samples
+    evaluation: Samples
     evaluated_on: str
     num_classes: int
     class_names: tuple[str, ...]
@@ -97,52 +85,28 @@ class Dataset:
         parts = (_digest(self.train), _digest(self.evaluation), repr(seen).encode())
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
-    def train_batches(
-        self,
-        batch_size: int,
-        *,
-        seed: int,
-        rank: int = 0,
-        world_size: int = 1,
-        device: str | torch.device = "cpu",
-        channels_last: bool = False,
-    ) -> BatchStream:
-        """Shuffled, augmented batches; `batch_size` counts all ranks together, a last partial batch is left out."""
-        return self.train.batches(
-            batch_size,
-            training=True,
-            seed=seed,
-            augment=self.augment,
-            mean=self.mean,
-            std=self.std,
-            device=device,
-            rank=rank,
-            world_size=world_size,
-            channels_last=channels_last,
-        )
+    def train_batches(self, batch_size: int, *, seed: int, **options: Any) -> BatchStream:
+        """Shuffled, augmented batches; `batch_size` counts all ranks together, a last partial batch is dropped.
 
-    def eval_batches(
-        self,
-        batch_size: int,
-        *,
-        rank: int = 0,
-        world_size: int = 1,
-        device: str | torch.device = "cpu",
-        channels_last: bool = False,
-    ) -> BatchStream:
-        """Each sample of `evaluation` exactly once over all ranks; a rank may get fewer batches, or none."""
-        return self.evaluation.batches(
-            batch_size,
-            training=False,
-            seed=0,
-            augment="none",
-            mean=self.mean,
-            std=self.std,
-            device=device,
-            rank=rank,
-            world_size=world_size,
-            channels_last=channels_last,
-        )
+        Args:
+            batch_size: Samples per batch, over all ranks together.
+            seed: Of order and augmentation.
+            options: Further fields of `BatchOptions`: rank, world_size, device, channels_last.
+        """
+        return self.train.batches(self._options(batch_size, training=True, seed=seed, **options))
+
+    def eval_batches(self, batch_size: int, **options: Any) -> BatchStream:
+        """Each sample of `evaluation` exactly once over all ranks; a rank may get fewer batches, or none.
+
+        Args:
+            batch_size: Samples per batch, over all ranks together.
+            options: Further fields of `BatchOptions`: rank, world_size, device, channels_last.
+        """
+        return self.evaluation.batches(self._options(batch_size, training=False, **options))
+
+    def _options(self, batch_size: int, *, training: bool, **options: Any) -> BatchOptions:
+        augment = self.augment if training else "none"
+        return BatchOptions(batch_size, training, augment=augment, mean=self.mean, std=self.std, **options)
 
 
 def _digest(part: Any) -> bytes:

@@ -53,10 +53,10 @@ def fetch_archive(
     """
     target = parent / folder
     if target.exists():
-        wrong = mismatches(target, sha256)
-        if wrong:
+        damaged = mismatches(target, sha256)
+        if damaged:
             raise FileExistsError(
-                f"{target} is there but not whole ({', '.join(wrong)}): move it away, then fetch again"
+                f"{target} exists but is incomplete ({', '.join(damaged)}): move it away, then fetch again"
             )
         return None
     if not address.startswith(("http://", "https://")):
@@ -67,9 +67,9 @@ def fetch_archive(
     try:
         try:
             unpack(part, room)
-            wrong = mismatches(room / folder, sha256)
-            if wrong:
-                raise ValueError(f"wrong checksum: {', '.join(wrong)}")
+            damaged = mismatches(room / folder, sha256)
+            if damaged:
+                raise ValueError(f"wrong checksum: {', '.join(damaged)}")
         except (ValueError, EOFError, tarfile.TarError, zlib.error, OSError) as problem:
             if isinstance(problem, OSError) and problem.errno is not None:
                 raise ValueError(
@@ -104,11 +104,11 @@ def download(address: str, part: Path, progress: Progress | None = None) -> None
             part.parent.mkdir(parents=True, exist_ok=True)
             with part.open("ab" if continued else "wb") as file:
                 have = _copy(response, file, have, total, progress)
-    except (OSError, http.client.HTTPException) as wrong:
+    except (OSError, http.client.HTTPException) as error:
         kept = f"what came is kept in {part}, " if part.exists() else ""
         raise ValueError(
-            f"could not download {address} ({getattr(wrong, 'reason', wrong)}); {kept}fetch again"
-        ) from wrong
+            f"could not download {address} ({getattr(error, 'reason', error)}); {kept}fetch again"
+        ) from error
     if total is not None and have != total:
         raise ValueError(f"{address} broke off after {have} of {total} bytes, kept in {part}: fetch again to continue")
 

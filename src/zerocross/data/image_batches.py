@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zerocross.data.augment import lighting, normalised, random_flips
-from zerocross.data.order import AUGMENT, CROP, Plan, derived_seed, epoch_order
+from zerocross.data.order import AUGMENT, CROP, BatchPlan, derived_seed, epoch_order
 
 try:
     from PIL import Image
@@ -30,7 +30,7 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
-class Finish:
+class DeviceTransform:
     """From decoded bytes to a batch, on the device: flip, lighting, normalisation; one for both readers.
 
     Args:
@@ -66,7 +66,7 @@ class ImageBatches:
         targets: (N,) int64.
         plan: how files are cut into batches and ranks.
         seed: 0 or more.
-        finish: what the device does; with `finish.augment`, crops are random ones.
+        transform: what the device does; with `transform.augment`, crops are random ones.
         workers: threads that decode.
         shuffle: a new order each epoch.
     """
@@ -77,15 +77,15 @@ class ImageBatches:
         self,
         files: Sequence[str],
         targets: Tensor,
-        plan: Plan,
+        plan: BatchPlan,
         seed: int,
-        finish: Finish,
+        transform: DeviceTransform,
         workers: int,
         *,
         shuffle: bool,
     ) -> None:
         self.files, self.targets, self.plan, self.seed = files, targets, plan, seed
-        self.finish, self.workers, self.shuffle = finish, workers, shuffle
+        self.transform, self.workers, self.shuffle = transform, workers, shuffle
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -111,7 +111,7 @@ class ImageBatches:
 
     def _pixels(self, index: int, epoch: int) -> np.ndarray:
         image = read_image(self.files[index])
-        if not self.finish.augment:
+        if not self.transform.augment:
             return np.asarray(centre_crop(image))
         rng = np.random.default_rng(derived_seed(CROP, self.seed, epoch, index))
         return np.asarray(random_resized_crop(image, rng))
@@ -120,8 +120,8 @@ class ImageBatches:
         self, epoch: int, index: int, chosen: Tensor, decoded: list[Future[np.ndarray]]
     ) -> tuple[Tensor, Tensor]:
         pixels = torch.from_numpy(np.stack([future.result() for future in decoded]))
-        x = self.finish(pixels, derived_seed(AUGMENT, self.seed, epoch, self.plan.rank, index))
-        return x, self.targets[chosen].to(self.finish.device)
+        x = self.transform(pixels, derived_seed(AUGMENT, self.seed, epoch, self.plan.rank, index))
+        return x, self.targets[chosen].to(self.transform.device)
 
 
 def read_image(path: str) -> Image.Image:
@@ -129,8 +129,8 @@ def read_image(path: str) -> Image.Image:
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as wrong:
-        raise ValueError(f"{path} is not a readable image ({wrong}); replace or remove it") from wrong
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} is not a readable image ({error}); replace or remove it") from error
 
 
 def random_resized_crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from zerocross.data.dataset import BatchStream, Dataset
-from zerocross.data.image_batches import SIZE, Finish, ImageBatches
+from zerocross.data.image_batches import SIZE, DeviceTransform, ImageBatches
 from zerocross.data.layout import imagenet_folder, required
-from zerocross.data.order import Plan
+from zerocross.data.options import BatchOptions
+from zerocross.data.order import BatchPlan
 from zerocross.data.splits import held_out
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -51,31 +52,20 @@ class ImageFiles:
             digest.update("/".join(Path(file).parts[-2:]).encode() + b"\n")
         return digest.digest()
 
-    def batches(
-        self,
-        batch_size: int,
-        *,
-        training: bool,
-        seed: int,
-        augment: str,
-        mean: Sequence[float],
-        std: Sequence[float],
-        device: str | torch.device,
-        rank: int,
-        world_size: int,
-        channels_last: bool,
-    ) -> BatchStream:
+    def batches(self, options: BatchOptions) -> BatchStream:
         """Random crops, flips and lighting for training; resize 256, centre crop 224, each file once, otherwise."""
+        training, augment = options.training, options.augment
         if augment not in AUGMENTS:
             raise ValueError(f"augment {augment!r} is unknown for image files; choose one of {', '.join(AUGMENTS)}")
-        plan = Plan(len(self), batch_size, rank, world_size, drop_last=training)
+        plan = BatchPlan(len(self), options.batch_size, options.rank, options.world_size, drop_last=training)
         random_crops = training and augment == "resized-crop"
-        finish = Finish(random_crops, tuple(mean), tuple(std), torch.device(device), channels_last)
+        device = torch.device(options.device)
+        transform = DeviceTransform(random_crops, options.mean, options.std, device, options.channels_last)
         if random_crops and self.reader == "dali":
             from zerocross.data.dali import DaliBatches
 
-            return DaliBatches(self.files, self.targets, plan, seed, finish, self.workers)
-        return ImageBatches(self.files, self.targets, plan, seed, finish, self.workers, shuffle=training)
+            return DaliBatches(self.files, self.targets, plan, options.seed, transform, self.workers)
+        return ImageBatches(self.files, self.targets, plan, options.seed, transform, self.workers, shuffle=training)
 
 
 def load(

@@ -26,7 +26,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """How `count` samples are cut into batches, and batches into ranks.
 
     Batch k holds the places [k B, (k + 1) B) of the epoch's order; of its n places rank r of W takes those from r n / W

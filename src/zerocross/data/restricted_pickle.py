@@ -74,8 +74,8 @@ def read_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(f"pixels of {pixels.ndim} and labels of {labels.ndim} dimensions ({labels.dtype})")
     except OSError:
         raise
-    except Exception as wrong:  # a damaged pickle can fail in any way at all
+    except Exception as error:  # a damaged pickle can fail in any way at all
         raise ValueError(
-            f"{path} is not a CIFAR-10 python batch ({type(wrong).__name__}: {wrong}); nothing in it was run"
-        ) from wrong
+            f"{path} is not a CIFAR-10 python batch ({type(error).__name__}: {error}); nothing in it was run"
+        ) from error
     return pixels, labels.astype(np.int64)

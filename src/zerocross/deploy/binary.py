@@ -8,10 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from zerocross.deploy.steps import Program, Step
+from zerocross.deploy.kinds import LAYERS, value_kinds
+from zerocross.deploy.steps import Step, StepGraph
 from zerocross.nn.sign import sign
-
-LAYERS = ("conv2d", "linear")
 
 
 @torch.no_grad()
@@ -33,27 +32,18 @@ def split(weight: Tensor) -> tuple[Tensor, Tensor] | None:
     return torch.where(weight >= 0, 1.0, -1.0), scale
 
 
-def binary_layers(program: Program, model: nn.Module) -> Program:
+def binary_layers(program: StepGraph, model: nn.Module) -> StepGraph:
     """Turn layers with binary weights into binary ops, where their input is bits as well.
 
     A layer has binary weights if it says so (`binary_kinds`), or if they are nothing but -1 and +1. Its scale becomes
     an affine step of its own. With a real input it stays a real layer, whose weights are stored as bits.
     """
-    bits = bit_values(program)
+    bits = {name for name, kind in value_kinds(program.steps.values()).items() if kind == "bits"}
     steps: dict[str, Step] = {}
     for step in program.steps.values():
         for each in _layer(step, model, bits) if step.op in LAYERS else (step,):
             steps[each.name] = each
-    return Program(steps, program.output)
-
-
-def bit_values(program: Program) -> set[str]:
-    """The names of the values that are bits: signs and thresholds, flattened or not."""
-    found: set[str] = set()
-    for step in program.steps.values():
-        if step.op in {"sign", "threshold"} or (step.op == "flatten" and step.inputs[0] in found):
-            found.add(step.name)
-    return found
+    return StepGraph(steps, program.output)
 
 
 def _layer(step: Step, model: nn.Module, bits: set[str]) -> list[Step]:

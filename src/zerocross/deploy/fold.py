@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from zerocross.deploy.steps import Program, Step
+from zerocross.deploy.kinds import LAYERS, MONOTONE
+from zerocross.deploy.steps import Step, StepGraph
 
-REAL = ("conv2d", "linear")
 
-
-def fold_reshapes(program: Program) -> Program:
+def fold_reshapes(program: StepGraph) -> StepGraph:
     """Reshapes one after the other are one; together they flatten, or change nothing."""
     new: dict[str, Step] = {}
     gone: dict[str, str] = {}
@@ -36,7 +35,7 @@ def fold_reshapes(program: Program) -> Program:
     return folded
 
 
-def fold_pads(program: Program) -> Program:
+def fold_pads(program: StepGraph) -> StepGraph:
     """Padding of height and width by a constant becomes the convolution's own; 1 is allowed where it pads bits."""
     new = {}
     for step in program.steps.values():
@@ -55,7 +54,7 @@ def fold_pads(program: Program) -> Program:
     return folded
 
 
-def hoist_signs(program: Program) -> Program:
+def hoist_signs(program: StepGraph) -> StepGraph:
     """sign -> pool, subsample or concat becomes pool, subsample or concat -> sign: the same bits, and packed ones.
 
     The sign is monotone, so that it may be taken before or after a maximum.
@@ -66,15 +65,15 @@ def hoist_signs(program: Program) -> Program:
         step = steps[name]
         signs = [steps[source] for source in step.inputs]
         order.append(name)
-        if step.op in {"max_pool2d", "subsample", "concat"} and all(sign.op == "sign" for sign in signs):
+        if step.op in MONOTONE and all(sign.op == "sign" for sign in signs):
             inner = replace(step, name=f"{name}.real", inputs=tuple(sign.inputs[0] for sign in signs))
             steps[inner.name] = inner
             order.insert(-1, inner.name)
             steps[name] = Step("sign", (inner.name,), name, step.shape, signs[0].module, "sign")
-    return Program({name: steps[name] for name in order}, program.output).alive()
+    return StepGraph({name: steps[name] for name in order}, program.output).alive()
 
 
-def merge_affine(program: Program) -> Program:
+def merge_affine(program: StepGraph) -> StepGraph:
     """Bring affine steps into the affine step, real layer, sum or sign beside them, until nothing changes."""
     while True:
         merged = _merged_once(program)
@@ -83,7 +82,7 @@ def merge_affine(program: Program) -> Program:
         program = merged.alive()
 
 
-def _merged_once(program: Program) -> Program | None:
+def _merged_once(program: StepGraph) -> StepGraph | None:
     uses = program.uses()
     for step in program.steps.values():
         before = program.steps[step.inputs[0]] if len(step.inputs) == 1 else None
@@ -101,7 +100,7 @@ def _merged_once(program: Program) -> Program | None:
     return None
 
 
-def _absorbed(program: Program, uses: Counter[str], name: str, affine: Step) -> dict[str, Step] | None:
+def _absorbed(program: StepGraph, uses: Counter[str], name: str, affine: Step) -> dict[str, Step] | None:
     """The steps to replace so that the value `name` has `affine` in it already; None where that cannot be."""
     step = program.steps[name]
     if uses[name] != 1:
@@ -111,7 +110,7 @@ def _absorbed(program: Program, uses: Counter[str], name: str, affine: Step) -> 
     if step.op == "affine":
         tensors = {"scale": step.tensors["scale"] * scale, "shift": step.tensors["shift"] * scale + shift}
         return {name: replace(step, tensors=tensors, eager=(), folded=folded)}
-    if step.op in REAL:
+    if step.op in LAYERS:
         return {name: replace(step, tensors=_layer_tensors(step, scale, shift), folded=folded)}
     if not _only_shifts(affine):
         return None
@@ -123,7 +122,7 @@ def _absorbed(program: Program, uses: Counter[str], name: str, affine: Step) -> 
     return None
 
 
-def _absorbed_by_all(program: Program, uses: Counter[str], step: Step, affine: Step) -> dict[str, Step] | None:
+def _absorbed_by_all(program: StepGraph, uses: Counter[str], step: Step, affine: Step) -> dict[str, Step] | None:
     changed: dict[str, Step] = {}
     first = 0
     for name in step.inputs:
@@ -157,7 +156,7 @@ def _changes_nothing(affine: Step) -> bool:
     return _only_shifts(affine) and not bool(affine.tensors["shift"].any())
 
 
-def pool_and_flatten(program: Program) -> Program:
+def pool_and_flatten(program: StepGraph) -> StepGraph:
     """A mean over the whole image, then flattened, is one global average."""
     uses = program.uses()
     new = {}
@@ -170,5 +169,5 @@ def pool_and_flatten(program: Program) -> Program:
     return program.replaced(new).alive()
 
 
-PASSES: tuple[Callable[[Program], Program], ...] = (fold_reshapes, fold_pads, hoist_signs, pool_and_flatten)
+PASSES: tuple[Callable[[StepGraph], StepGraph], ...] = (fold_reshapes, fold_pads, hoist_signs, pool_and_flatten)
 """What is done before it is decided which layers are binary."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from zerocross import __version__
+from zerocross.checks import check_choice
 from zerocross.deploy.binary import binary_layers, resigned
 from zerocross.deploy.fold import PASSES, merge_affine
 from zerocross.deploy.operators import HANDLERS
@@ -23,7 +24,6 @@ from zerocross.deploy.trace import trace
 from zerocross.deploy.translate import translate
 from zerocross.files import write_whole
 from zerocross.nn import check as check_binary
-from zerocross.nn.checks import check_choice
 from zerocross.runtime.format import Graph, serialize
 from zerocross.runtime.infer import check
 from zerocross.runtime.preprocess import Preprocessing

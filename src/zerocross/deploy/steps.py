@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class StepGraph:
     """Steps by name, in an order in which they can be run, and the name of the result."""
 
     steps: Mapping[str, Step]
@@ -55,7 +55,7 @@ class Program:
         """How often each value is used; the result counts as a use."""
         return Counter([*(name for step in self.steps.values() for name in step.inputs), self.output])
 
-    def replaced(self, new: Mapping[str, Step], gone: Mapping[str, str] | None = None) -> Program:
+    def replaced(self, new: Mapping[str, Step], gone: Mapping[str, str] | None = None) -> StepGraph:
         """The program with some steps replaced, and others gone in favour of the value that stands in their place."""
         gone = dict(gone or {})
 
@@ -70,13 +70,13 @@ class Program:
                 step = new.get(name, old)
                 inputs = tuple(final(each) for each in step.inputs)
                 steps[name] = step if inputs == step.inputs else replace(step, inputs=inputs)
-        return Program(steps, final(self.output))
+        return StepGraph(steps, final(self.output))
 
-    def alive(self) -> Program:
+    def alive(self) -> StepGraph:
         """The program without steps that nothing uses; the input always stays."""
         wanted, steps = {self.output}, {}
         for step in reversed(list(self.steps.values())):
             if step.name in wanted or step.op == "input":
                 steps[step.name] = step
                 wanted.update(step.inputs)
-        return Program(dict(reversed(steps.items())), self.output)
+        return StepGraph(dict(reversed(steps.items())), self.output)

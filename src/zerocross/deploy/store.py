@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor, nn
 
-from zerocross.deploy.steps import Program, Step
+from zerocross.deploy.steps import Step, StepGraph
 from zerocross.runtime.format import Graph, Node
 
 REAL_TYPES = ("float32", "float16", "int8")
@@ -15,7 +15,7 @@ _VECTORS = ("bias", "scale", "shift", "slope", "weight_scale")
 
 
 def to_graph(
-    program: Program, model: nn.Module, input_size: tuple[int, ...], real: str
+    program: StepGraph, model: nn.Module, input_size: tuple[int, ...], real: str
 ) -> tuple[Graph, dict[str, Step]]:
     """The packed graph, and the step behind each of its nodes.
 
@@ -41,7 +41,7 @@ def to_graph(
     return Graph(tuple(nodes), names[program.output], input_size, arrays), behind
 
 
-def _names(program: Program, model: nn.Module) -> dict[str, str]:
+def _names(program: StepGraph, model: nn.Module) -> dict[str, str]:
     """A name for each step: the path of its module, with what it does where the module may do more than one thing."""
     simple = {
         path

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from zerocross.deploy.kinds import GIVES
 from zerocross.deploy.steps import Step
-from zerocross.nn.tables import bytes_text, shape_text, text_table
 from zerocross.runtime.format import Graph, all_equal
+from zerocross.tables import bytes_text, shape_text, text_table
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,8 @@ def layers(graph: Graph, behind: Mapping[str, Step]) -> tuple[PackedLayer, ...]:
 
 
 def _kind(step: Step) -> str:
-    if step.op.startswith("binary_"):
-        return "binary"
-    if step.op in {"sign", "threshold"}:
-        return "bits"
+    if step.op in GIVES:
+        return "binary" if GIVES[step.op] == "sums" else "bits"
     return "binary weights" if "signs" in step.tensors else "real"
 
 

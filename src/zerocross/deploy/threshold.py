@@ -14,14 +14,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from zerocross.deploy.steps import Eager, Program, Step
+from zerocross.deploy.kinds import GIVES, value_kinds
+from zerocross.deploy.steps import Eager, Step, StepGraph
 
-BINARY = ("binary_conv2d", "binary_linear")
-PASSING = ("max_pool2d", "subsample", "flatten")  # what leaves sums sums
 MAX_TABLE = 1 << 26  # sums times channels that are tried
 
 
-def thresholds(program: Program) -> Program:
+def thresholds(program: StepGraph) -> StepGraph:
     """Fold every chain of elementwise steps between a binary layer and a sign, where nothing else uses its values."""
     uses = program.uses()
     limits = sum_limits(program)
@@ -48,18 +47,18 @@ def thresholds(program: Program) -> Program:
     return program.replaced(new, gone)
 
 
-def sum_limits(program: Program) -> dict[str, int]:
+def sum_limits(program: StepGraph) -> dict[str, int]:
     """K for each value that holds sums -K..K."""
+    kinds = value_kinds(program.steps.values())
     limits: dict[str, int] = {}
     for step in program.steps.values():
-        if step.op in BINARY:
-            limits[step.name] = math.prod(step.attrs["shape"][1:])
-        elif step.op in PASSING and step.inputs[0] in limits:
-            limits[step.name] = limits[step.inputs[0]]
+        if kinds[step.name] == "sums":
+            is_layer = step.op in GIVES
+            limits[step.name] = math.prod(step.attrs["shape"][1:]) if is_layer else limits[step.inputs[0]]
     return limits
 
 
-def _chain(program: Program, sign: Step) -> tuple[list[Step], str]:
+def _chain(program: StepGraph, sign: Step) -> tuple[list[Step], str]:
     """The elementwise steps before a sign, first one first, and the value that goes into the first."""
     chain: list[Step] = []
     source = sign.inputs[0]

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from zerocross.checks import one_line
+
 BATCH = 2  # samples in the traced batch: not 1, which would fit every shape
 
 
@@ -53,11 +55,11 @@ def trace(model: nn.Module, input_size: Sequence[int]) -> Traced:
             warnings.simplefilter("ignore")  # about torch's own internals
             exported = torch.export.export(model, (torch.zeros(BATCH, *size),), strict=False)
             exported = exported.run_decompositions({})  # in-place operations become plain ones; no other change
-    except Exception as wrong:  # export raises whatever the model raises, and a dozen classes of its own
-        reason = " ".join(str(wrong).split())[:300]
+    except Exception as error:  # export raises whatever the model raises, and a dozen classes of its own
+        reason = one_line(error, 300)
         raise ValueError(
             f"torch.export cannot trace the model on an input of shape {(BATCH, *size)}: {reason}"
-        ) from wrong
+        ) from error
     return _traced(model, size, exported)
 
 

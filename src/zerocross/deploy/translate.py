@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from zerocross.deploy.patterns import Match, aten_name, matches
-from zerocross.deploy.steps import Eager, Program, Step
+from zerocross.deploy.steps import Eager, Step, StepGraph
 from zerocross.deploy.trace import Traced, keeps_batch, module_path, sample_shape
 
 Made = str | list[Step]
@@ -63,7 +63,7 @@ class Context:
 Handler = Callable[[Context], Made]
 
 
-def translate(traced: Traced, handlers: Mapping[str, Handler]) -> Program:
+def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
     """The steps of a network; nothing is folded yet.
 
     Args:
@@ -78,17 +78,17 @@ def translate(traced: Traced, handlers: Mapping[str, Handler]) -> Program:
             continue
         try:
             made = _made(Context(traced, node, names), found.get(node), handlers)
-        except ValueError as wrong:
+        except ValueError as error:
             where = module_path(node)
             kind = type(traced.model.get_submodule(where)).__name__
             place = f"module {where!r} ({kind})" if where else f"the forward of {kind}"
-            raise ValueError(f"cannot pack {place}: {wrong}; docs/deploy.md lists what can be packed") from None
+            raise ValueError(f"cannot pack {place}: {error}; docs/deploy.md lists what can be packed") from None
         if isinstance(made, list):
             steps |= {step.name: step for step in made}
             names[node] = made[-1].name
         else:
             names[node] = made
-    return Program(steps, names[traced.result])
+    return StepGraph(steps, names[traced.result])
 
 
 def _made(context: Context, match: Match | None, handlers: Mapping[str, Handler]) -> Made:

@@ -17,6 +17,7 @@ from zerocross.filters.equivalence import (
     to_latent,
     to_sgd,
 )
+from zerocross.filters.flips import alpha_for_flips, most_flips
 from zerocross.filters.iir import IIRFilter, cascade, ema
 from zerocross.filters.response import (
     OrderComparison,
@@ -58,6 +59,8 @@ __all__ = [
     "reversal",
     "noise_gain",
     "flip_rate",
+    "alpha_for_flips",
+    "most_flips",
     "compare_orders",
     "OrderComparison",
 ]

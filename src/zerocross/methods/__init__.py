@@ -6,14 +6,14 @@ real parameters, of the run and of the network, its own stages, and, where it ch
 total)`.
 """
 
-from zerocross.methods.method import Method, Part, Value, tell_progress
+from zerocross.methods.method import Method, StageTemplate, Value, tell_progress
 from zerocross.methods.registry import METHODS
 from zerocross.methods.values import current_name, first_values, get, hyperparameters, ramps
 
 __all__ = [
     "METHODS",
     "Method",
-    "Part",
+    "StageTemplate",
     "Value",
     "current_name",
     "first_values",

@@ -17,7 +17,7 @@ Build = Callable[[list[nn.Parameter], Mapping[str, Any], int], Optimizer]
 
 
 @dataclass(frozen=True)
-class Part:
+class StageTemplate:
     """A part of a run that a method splits into stages.
 
     Args:
@@ -71,7 +71,7 @@ class Method:
     build: Build
     model_options: Mapping[str, Value] = field(default_factory=dict)
     real: Mapping[str, Value] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StageTemplate, ...] = ()
     on_step: OnStep = tell_progress
     run: Mapping[str, float] = field(default_factory=dict)
     network: Mapping[str, Value] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from zerocross.methods import optimizers
-from zerocross.methods.method import Method, Part, Value
+from zerocross.methods.method import Method, StageTemplate, Value
 
 _PAPER = "Quist, Li, van Gemert, Understanding weight-magnitude hyperparameters in training binary networks, ICLR 2023"
 _LATENT_TUNED = ("lr", "lr-decay", "start", "momentum", "weight decay", "scaling", "clipping")
@@ -137,7 +137,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             build=optimizers.adam,
             model_options={"weights": "latent", "scale": "channel_mean", "weight_surrogate": "clip"},
             real={"name": "adam", "lr": 1.25e-3, "weight_decay": 0.0, "schedule": "linear"},
-            parts=(Part(0.5, "activations", real={"weight_decay": 5e-6}), Part(0.5, "both")),
+            parts=(StageTemplate(0.5, "activations", real={"weight_decay": 5e-6}), StageTemplate(0.5, "both")),
             run={"batch_size": 256},
             golden="reactnet",
         ),

@@ -9,9 +9,9 @@ from contextlib import suppress
 import torch
 from torch import nn
 
+from zerocross.checks import check_choice, did_you_mean
 from zerocross.methods.method import Method, Value
 from zerocross.methods.registry import METHODS
-from zerocross.nn.checks import check_choice, did_you_mean
 from zerocross.optim import Ramp
 
 _RENAMED = {"binaryconnect": "binarynet"}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zerocross.checks import check_choice
 from zerocross.models.style import Style
-from zerocross.nn.checks import check_choice
 
 SHORTCUTS = ("subsample", "pool", "conv")
 ACTIVATIONS = ("hardtanh", "prelu", "relu", "none")
@@ -49,7 +49,7 @@ def make_shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -
     return PaddedShortcut(in_channels, out_channels, stride, pool=kind == "pool")
 
 
-class Block(nn.Module):
+class BiRealBlock(nn.Module):
     """sign -> binary 3 x 3 convolution -> batch norm -> + shortcut -> activation."""
 
     def __init__(self, style: Style, in_channels: int, out_channels: int, stride: int, shortcut: str, activation: str):
@@ -102,7 +102,7 @@ class BiRealNet(nn.Module):
         for group, (width, depth) in enumerate(zip(widths, depths, strict=True)):
             for index in range(depth):
                 stride = 2 if group > 0 and index == 0 else 1
-                blocks.append(Block(style, channels, width, stride, shortcut, activation))
+                blocks.append(BiRealBlock(style, channels, width, stride, shortcut, activation))
                 channels = width
         self.blocks = nn.Sequential(*blocks)
         self.head_norm = nn.BatchNorm1d(channels) if head_norm else nn.Identity()

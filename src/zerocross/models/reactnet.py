@@ -15,7 +15,7 @@ WIDTHS = (32, 64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
 HALVING = (64, 128, 256, 512)  # widths after which a wider block has stride 2; 32 -> 64 keeps the size
 
 
-class Block(nn.Module):
+class ReActBlock(nn.Module):
     """A binary 3 x 3 convolution with a shortcut, then binary 1 x 1 convolutions with theirs.
 
     Where a block doubles the channels, two 1 x 1 convolutions see the same signs, and their sums are concatenated.
@@ -58,7 +58,10 @@ class ReActNet(nn.Module):
         )
         pairs = pairwise(WIDTHS)
         self.blocks = nn.Sequential(
-            *(Block(style, narrow, wide, 2 if narrow in HALVING and wide > narrow else 1) for narrow, wide in pairs)
+            *(
+                ReActBlock(style, narrow, wide, 2 if narrow in HALVING and wide > narrow else 1)
+                for narrow, wide in pairs
+            )
         )
         self.head = nn.Linear(WIDTHS[-1], classes)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import nn
 
+from zerocross.checks import check_choice, did_you_mean
 from zerocross.models.birealnet import birealnet18, birealnet20, birealnet34, digits_net
 from zerocross.models.mlp import audio_mlp
 from zerocross.models.reactnet import reactnet_a
 from zerocross.models.style import Style
-from zerocross.nn.checks import check_choice, did_you_mean
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from zerocross.checks import check_choice
 from zerocross.nn import BinaryConv2d, BinaryLinear, RSign, Sign
-from zerocross.nn.checks import check_choice
 from zerocross.nn.layers import INITS, SCALES, WEIGHTS, check_binarizer
 from zerocross.nn.sign import STANDARDIZE, check_surrogate
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import swa_utils
 
-from zerocross.nn.checks import check_choice
+from zerocross.checks import check_choice
 
 THETA = ("majority", "kept")
 

@@ -15,14 +15,14 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
+from zerocross.checks import check_choice, did_you_mean
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import takes_fast_path
-from zerocross.nn.checks import check_choice, did_you_mean
 from zerocross.nn.flow import Example, Flow, guess_example, is_chain, trace, weight_layers
 from zerocross.nn.layers import BinaryConv2d, BinaryLinear
 from zerocross.nn.relus import check_signs_vary, replace_relus
 from zerocross.nn.sign import sign
-from zerocross.nn.tables import text_table
+from zerocross.tables import text_table
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,11 @@ def _skipped(model: nn.Module, patterns: list[str]) -> set[str]:
 def _traced(model: nn.Module, example: Example) -> Flow:
     try:
         return trace(model, example)
-    except Exception as wrong:  # whatever a model says to an input that does not fit
+    except Exception as error:  # whatever a model says to an input that does not fit
         raise ValueError(
-            f"the model does not take this example ({type(wrong).__name__}: {wrong}): pass a batch as in training, a "
+            f"the model does not take this example ({type(error).__name__}: {error}): pass a batch as in training, a "
             "tuple of arguments, or a dict of named ones"
-        ) from wrong
+        ) from error
 
 
 def _registered(model: nn.Module) -> Flow:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zerocross.checks import check_choice
 from zerocross.nn.binarizers import BINARIZERS, Binarizer
 from zerocross.nn.check import not_signs
-from zerocross.nn.checks import check_choice
 from zerocross.nn.sign import check_surrogate, scale_forward, sign
 from zerocross.nn.watch import Watched
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from zerocross.nn.checks import check_choice
+from zerocross.checks import check_choice
 
 STANDARDIZE = ("none", "scale")
 _VARIANCE_FLOOR = 1e-5  # ReCU's

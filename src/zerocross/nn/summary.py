@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from zerocross.nn.check import not_signs, strays
 from zerocross.nn.react import RSign
 from zerocross.nn.sign import Sign
-from zerocross.nn.tables import bytes_text, count_text, shape_text, text_table
+from zerocross.tables import bytes_text, count_text, shape_text, text_table
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from zerocross.optim.bop2ndorder import Bop2ndOrder
 from zerocross.optim.cascade_filter import CascadeFilter
 from zerocross.optim.clip import clip_after_step, project_after_step
 from zerocross.optim.finite import NonFiniteError
-from zerocross.optim.flips import ff_ratio
+from zerocross.optim.flips import ff_ratio, unwrapped
 from zerocross.optim.gradient_filter import GradientFilter
 from zerocross.optim.hooks import keep_after_step
 from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, split_params
@@ -36,4 +36,5 @@ __all__ = [
     "set_field",
     "set_value",
     "split_params",
+    "unwrapped",
 ]

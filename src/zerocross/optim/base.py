@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 from zerocross.optim.finite import Group, NonFinite, check_finite, check_policy, state_dtype
 from zerocross.optim.signs import BeforeSign, flips_counted
 
-Work = list[tuple[Group, list[Tensor], list[Tensor]]]  # group, its parameters, their gradients in the state's precision
+# A param group, its parameters, and their gradients in the state's precision.
+GroupGradients = list[tuple[Group, list[Tensor], list[Tensor]]]
 # Keys that torch, its schedulers and we put into a param group besides an optimizer's own hyperparameters.
 _BOOKKEEPING = {
     "params", "param_names", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "step", "skipped",
@@ -44,7 +45,7 @@ class BinaryOptimizer(Optimizer, ABC):
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
-    lr_name: ClassVar[str] = "lr"  # what the group's lr is called here
+    lr_name: str = "lr"  # what the group's lr is called here
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class BinaryOptimizer(Optimizer, ABC):
         """The state of a parameter before its first update."""
 
     @abstractmethod
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         """One update of the parameters."""
 
     # ---- the shell
@@ -160,7 +161,7 @@ class BinaryOptimizer(Optimizer, ABC):
                     stacklevel=5,
                 )
 
-    def _collect(self) -> Work:
+    def _collect(self) -> GroupGradients:
         work = []
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None and p.requires_grad]
@@ -173,7 +174,7 @@ class BinaryOptimizer(Optimizer, ABC):
             work.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
         return work
 
-    def _make_state(self, work: Work, finite: Tensor | None) -> bool:
+    def _make_state(self, work: GroupGradients, finite: Tensor | None) -> bool:
         """Give new parameters their state; False if the step ends here, since NaN must not become anyone's start."""
         new = {param for _, params, _ in work for param in params if not self.state[param]}
         if new and finite is not None and not finite:
@@ -185,7 +186,7 @@ class BinaryOptimizer(Optimizer, ABC):
                     self.state[param].update(self._new_state(param, grad, group))
         return True
 
-    def _update_or_undo(self, work: Work, finite: Tensor | None) -> None:
+    def _update_or_undo(self, work: GroupGradients, finite: Tensor | None) -> None:
         if self.nonfinite != "skip" or finite is None:
             self._update(work)
             return
@@ -228,12 +229,17 @@ class BinaryOptimizer(Optimizer, ABC):
                 )
         if (saved := state_dict.get("type", type(self).__name__)) != type(self).__name__:
             raise ValueError(f"this state_dict is not of a {type(self).__name__}: it was saved by a {saved}")
+        if (saved := state_dict.get("lr_name", self.lr_name)) != self.lr_name:
+            raise ValueError(
+                f"this state_dict holds {saved} as its lr, and this {type(self).__name__} {self.lr_name}: construct it "
+                f"with {saved}= to load it"
+            )
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
 
     def state_dict(self) -> dict[str, Any]:
-        """As torch's, with the name of the optimizer as `type`."""
-        return {**super().state_dict(), "type": type(self).__name__}
+        """As torch's, with the name of the optimizer as `type`, and that of what its `lr` is as `lr_name`."""
+        return {**super().state_dict(), "type": type(self).__name__, "lr_name": self.lr_name}
 
 
 def renamed(group: Group, name: str) -> Group:
@@ -284,7 +290,7 @@ def _check_param(name: str, param: Any, *, vectors: bool) -> None:
         raise ValueError(f"{name}, shape {tuple(param.shape)}, holds NaN or infinity: load or initialise it again")
 
 
-def _one_by_one(work: Work) -> Iterable[tuple[Group, Tensor, Tensor]]:
+def _one_by_one(work: GroupGradients) -> Iterable[tuple[Group, Tensor, Tensor]]:
     for group, params, grads in work:
         for param, grad in zip(params, grads, strict=True):
             yield group, param, grad

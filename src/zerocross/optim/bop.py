@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.signs import start_signs_
 
 
@@ -31,7 +31,7 @@ class Bop(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "gamma"
+    lr_name = "gamma"
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Bop(BinaryOptimizer):
         del grad, group
         return {"m": torch.zeros_like(param, dtype=state_dtype(param))}
 
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         for group, thetas, grads in work:
             ms = [self.state[theta]["m"] for theta in thetas]
             torch._foreach_lerp_(ms, grads, float(group["lr"]))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.bop import check_gamma_and_tau, flip_against_
 from zerocross.optim.signs import start_signs_
 
@@ -35,7 +35,7 @@ class Bop2ndOrder(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "gamma"
+    lr_name = "gamma"
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Bop2ndOrder(BinaryOptimizer):
         zero = torch.zeros_like(param, dtype=state_dtype(param))
         return {"m": zero, "v": zero.clone()}
 
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         for group, thetas, grads in work:
             ms, vs = ([self.state[theta][key] for theta in thetas] for key in ("m", "v"))
             torch._foreach_lerp_(ms, grads, float(group["lr"]))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 
@@ -36,7 +36,7 @@ class CascadeFilter(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "alpha"
+    lr_name = "alpha"
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CascadeFilter(BinaryOptimizer):
         names = [*(f"m{index}" for index in range(1, len(self.gammas) + 1)), "g"]
         return {name: torch.zeros_like(param, dtype=state_dtype(param)) for name in names}
 
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         for group, thetas, grads in work:
             xs = grads
             for index, gamma in enumerate(self.gammas, start=1):

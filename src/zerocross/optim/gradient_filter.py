@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from zerocross.compiler import compiled
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, renamed, state_dtype
+from zerocross.filters.flips import alpha_for_flips
+from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 
@@ -27,14 +28,22 @@ class GradientFilter(BinaryOptimizer):
     theta starts as the sign of the parameter as handed over; exact zeros are drawn. m and g start at zero, without
     bias correction: gradients are large in the first steps already (the paper, below Eq. 7).
 
-    alpha lives in the param group's `lr`, so that torch's schedulers *are* alpha-decay. A step at alpha = 0 filters m
-    only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one value per group; the
-    first alpha above the one that was given here is warned about.
+    In place of alpha one may give `flip_rate`, the share of weights that noise flips at each step: alpha is then
+    computed from it and gamma (`zerocross.filters.alpha_for_flips`), and with `gamma=None` both discounts are.
+
+    alpha, or the flip rate, lives in the param group's `lr`, so that torch's schedulers *are* alpha-decay. A step at 0
+    filters m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one value per
+    group; the first one above that given here is warned about.
 
     Args:
-        params: Parameters, named parameters or param groups; a group may set `alpha`, `gamma` and `vectors` for itself.
+        params: Parameters, named parameters or param groups; a group may set `alpha` (or `flip_rate`), `gamma` and
+            `vectors` for itself.
         alpha: The outer discount, in (0, 1]; SGD's lr * weight_decay in the paper's reading. 1e-20 is pure summation.
-        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1.
+            By default 1e-3, unless there is a flip rate.
+        gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None, with a flip rate: the same as
+            alpha.
+        flip_rate: In place of alpha: flips per weight and step under noise, from above 0 to arccos(1 - gamma) / pi, or
+            to 0.5 with `gamma=None`. 3.2e-3 is the paper's alpha = 1e-3 with gamma = 0.1.
         warm_start: c >= 0: g starts at -c * rms(first gradient) * theta, on theta's side, so that a trained sign
             survives the first updates. With 0 (the paper) the first update sets theta = -sign(gradient), and half of
             all signs flip: right from scratch, fatal for fine-tuning. Noise alone moves g by about
@@ -51,14 +60,15 @@ class GradientFilter(BinaryOptimizer):
     """
 
     kind: ClassVar[str] = "theta"
-    lr_name: ClassVar[str] = "alpha"
+    lr_name = "alpha"
 
     def __init__(
         self,
         params: Any,
-        alpha: float = 1e-3,
-        gamma: float = 0.1,
+        alpha: float | None = None,
+        gamma: float | None = 0.1,
         *,
+        flip_rate: float | None = None,
         warm_start: float = 0.0,
         compile: bool = False,  # noqa: A002 - torch's own word for it
         nonfinite: NonFinite = "raise",
@@ -69,17 +79,28 @@ class GradientFilter(BinaryOptimizer):
     ) -> None:
         if not warm_start >= 0:
             raise ValueError(f"warm_start is {warm_start}; it must be 0 (the paper's start) or a positive factor")
+        if alpha is not None and flip_rate is not None:
+            raise ValueError(f"alpha is {alpha} and flip_rate {flip_rate}: they set the same thing, give one of them")
         self.warm_start = warm_start
         self.compile = compile
-        defaults = {"lr": alpha, "gamma": gamma}
+        self.lr_name = "alpha" if flip_rate is None else "flip_rate"
+        alpha = 1e-3 if alpha is None else alpha
+        defaults = {"lr": alpha if flip_rate is None else flip_rate, "gamma": gamma}
         common: dict[str, Any] = {"nonfinite": nonfinite, "ff_every": ff_every, "maximize": maximize, "seed": seed}
         super().__init__(params, defaults, **common, vectors=vectors)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Take in one more group; its discount may be called `alpha` or `lr`."""
-        super().add_param_group(renamed(param_group, "alpha"))
+        """Take in one more group; its `lr` may be called `alpha`, or `flip_rate` if that is what this optimizer has."""
+        super().add_param_group(renamed(param_group, self.lr_name))
 
     def _check_group(self, group: Group) -> None:
+        if self.lr_name == "flip_rate":
+            if not group["lr"] > 0:
+                raise ValueError(f"flip_rate is {group['lr']}; it must be above 0 (1e-2 is a common start)")
+            alpha_for_flips(group["lr"], group["gamma"])
+            return
+        if group["gamma"] is None:
+            raise ValueError("gamma is None, which ties it to the alpha of a flip rate: give flip_rate=, or a gamma")
         for name, value in (("alpha", group["lr"]), ("gamma", group["gamma"])):
             if not 0 < value <= 1:
                 hint = "1e-20 is pure summation" if name == "alpha" else "1 switches the inner average off"
@@ -96,12 +117,13 @@ class GradientFilter(BinaryOptimizer):
         rms = grad.double().square().mean().sqrt().to(m.dtype)  # in float32 a square overflows at 2e19
         return {"m": m, "g": -self.warm_start * rms * param.detach().to(m.dtype)}
 
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         thetas = [params for _, params, _ in work]
         grads = [grads for _, _, grads in work]
         ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
         alphas = [self._alpha(group) for group, _, _ in work]
-        gammas = [float(group["gamma"]) for group, _, _ in work]
+        given = [group["gamma"] for group, _, _ in work]
+        gammas = [alpha if gamma is None else float(gamma) for alpha, gamma in zip(alphas, given, strict=True)]
         if self.compile:
             # 0-dim tensors, not floats: code would be built anew for every value that alpha takes.
             alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
@@ -111,6 +133,8 @@ class GradientFilter(BinaryOptimizer):
 
     def _alpha(self, group: Group) -> float:
         alpha = float(group["lr"])
+        if self.lr_name == "flip_rate":
+            return alpha_for_flips(alpha, group["gamma"])
         if not 0 <= alpha <= 1:
             raise ValueError(f"alpha (the group's lr) is {alpha}; a scheduler may set it from 0 to 1")
         return alpha

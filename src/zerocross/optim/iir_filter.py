@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zerocross.filters import IIRFilter
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, state_dtype
 from zerocross.optim.signs import start_signs_, take_signs_
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
@@ -85,7 +85,7 @@ class IIRGradientFilter(BinaryOptimizer):
             for name in _state_names(index, section)
         }
 
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         for group, _, _ in work:
             self._check_group(group)
         for _, thetas, xs in work:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zerocross.optim.base import BinaryOptimizer, Group, NonFinite, Work, state_dtype
+from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, state_dtype
 from zerocross.optim.signs import start_signs_
 
 
@@ -98,7 +98,7 @@ class LatentSGD(BinaryOptimizer):
         del grad, group
         return {"m": torch.zeros_like(param, dtype=state_dtype(param))}
 
-    def _update(self, work: Work) -> None:
+    def _update(self, work: GroupGradients) -> None:
         for group, ws, grads in work:
             ms = [self.state[w]["m"] for w in ws]
             lr = float(group["lr"])

@@ -76,9 +76,9 @@ class Schedule:
                 fractions = tuple(float(part) for part in milestones.split(","))
                 return cls(shape, total, warmup, fractions, float(drop or cls.drop))
             end = float(argument)
-        except ValueError as wrong:
+        except ValueError as error:
             raise ValueError(
-                f"schedule is {text!r}: {wrong}; write a shape alone, 'linear:0.1' for its end, or "
+                f"schedule is {text!r}: {error}; write a shape alone, 'linear:0.1' for its end, or "
                 "'step:0.4,0.8*0.1' for its milestones and factor"
             ) from None
         return cls(shape, total, warmup, end=end)

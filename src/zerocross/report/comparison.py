@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from zerocross.figures.panel import Curve, Panel, Table
 from zerocross.report.markup import duration
 
 
@@ -28,7 +29,10 @@ def as_artefact(summary: Mapping[str, Any]) -> dict[str, Any]:
             for name, row in methods.items()
             for seed, reason in row["failed"].items()
         ],
-        "data": {"tables": [_table(summary, good)], "panels": _panels(summary, good)},
+        "data": {
+            "tables": [_table(summary, good).to_dict()],
+            "panels": [panel.to_dict() for panel in _panels(summary, good)],
+        },
         "settings": [
             {"name": name, "value": row["config"]["optimizer"], "stated": None, "why": row["settings"]}
             for name, row in good.items()
@@ -37,16 +41,16 @@ def as_artefact(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table(summary: Mapping[str, Any], rows: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "title": "",
-        "columns": ["method", f"{summary['evaluated_on']} accuracy, %", "sd", "n", "FF ratio, end", "to tune", "a run"],
-        "rows": [
+def _table(summary: Mapping[str, Any], rows: Mapping[str, Any]) -> Table:
+    return Table(
+        "",
+        ["method", f"{summary['evaluated_on']} accuracy, %", "sd", "n", "FF ratio, end", "to tune", "a run"],
+        [
             [name, f"{row['mean']:.2f}", _number(row["sd"], ".2f"), row["n"], _number(_last_flips(row), ".1e"),
              row["to_tune"], duration(row["seconds"])]
             for name, row in rows.items()
         ],
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def _number(value: float | None, form: str) -> str | None:
@@ -57,26 +61,17 @@ def _last_flips(row: Mapping[str, Any]) -> float | None:
     return row["ff_ratio"]["mean"][-1] if row["ff_ratio"] else None
 
 
-def _panels(summary: Mapping[str, Any], rows: Mapping[str, Any]) -> list[dict[str, Any]]:
-    def curves(of: str, over: str) -> list[dict[str, Any]]:
+def _panels(summary: Mapping[str, Any], rows: Mapping[str, Any]) -> list[Panel]:
+    def curves(of: str, over: str) -> list[Curve]:
         return [
-            {"label": name, "x": row[of][over], "n": row["n"], **{key: row[of][key] for key in ("mean", "low", "high")}}
+            Curve(name, row[of][over], n=row["n"], **{key: row[of][key] for key in ("mean", "low", "high")})
             for name, row in rows.items()
             if row[of]
         ]
 
+    accuracy = f"{summary['evaluated_on']} accuracy, %"
+    flips = "FF ratio: share of binary weights that flip in an update"
     return [
-        {
-            "title": "Accuracy: mean over seeds, and their extremes",
-            "x": "epoch",
-            "y": f"{summary['evaluated_on']} accuracy, %",
-            "curves": curves("accuracy", "epoch"),
-        },
-        {
-            "title": "FF ratio: share of binary weights that flip in an update",
-            "x": "update",
-            "y": "FF ratio",
-            "y_scale": "log",
-            "curves": curves("ff_ratio", "update"),
-        },
+        Panel("Accuracy: mean over seeds, and their extremes", "epoch", accuracy, curves=curves("accuracy", "epoch")),
+        Panel(flips, "update", "FF ratio", y_scale="log", curves=curves("ff_ratio", "update")),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -72,17 +71,3 @@ def pairs(values: Mapping[str, Any]) -> str:
 def details(title: str, inside: str) -> str:
     """Something to open."""
     return f"<details><summary>{text(title)}</summary>{inside}</details>"
-
-
-def data(value: Any) -> str:
-    """JSON that is safe inside a script element."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def rounded(value: Any) -> Any:
-    """The same containers with floats of six digits: more than a picture can show."""
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,9 +1,9 @@
 """The page: results as one HTML file with everything in it, Plotly and the filter explorer included.
 
-The page knows no single artefact. It shows what experiments/artefact.py lets an artefact's JSON carry: claims,
-settings, and in "data" the `panels` (drawn by charts.js), `tables` and `runs`; where panels are missing or of another
-form, the SVG beside the JSON. One key is for the explorer: `trace`, {label, gradients} or a list of such, is the
-recorded gradient of one weight, a number per update, whose flips are drawn live (explorer.js, on filters.js).
+The page knows no single artefact. It shows what paper/artefact.py lets an artefact's JSON carry: claims,
+settings, and in "data" the `panels` (drawn by zerocross.figures.page), `tables` and `runs`; where panels are missing
+or of another form, the SVG beside the JSON. One key is for the explorer: `trace`, {label, gradients} or a list of such,
+is the recorded gradient of one weight, a number per update, whose flips are drawn live (explorer.js, on filters.js).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from zerocross.figures import page as figures
+from zerocross.figures.panel import Panel
 from zerocross.files import write_text
 from zerocross.report import markup, sections
 from zerocross.report.comparison import as_artefact
@@ -39,7 +41,7 @@ def build(results: Results) -> str:
         ValueError: if Plotly is not installed.
     """
     compared = [as_artefact(summary) for summary in results.comparisons]
-    panels: list[Any] = []
+    panels: list[Panel] = []
     shown = [sections.section(artefact, panels) for artefact in [*results.artefacts, *compared]]
     traces = _traces(results.artefacts)
     return Template(_part("page.html")).substitute(
@@ -52,11 +54,11 @@ def build(results: Results) -> str:
         trace=_trace_panel(traces),
         sections="\n".join(shown),
         footer=_footer(results),
-        panels=markup.data(markup.rounded(panels)),
-        traces=markup.data(traces),
-        plotly=_plotly(),
+        panels=figures.data(panels),
+        traces=figures.script_json(traces),
+        plotly=figures.plotly_script(),
         filters_js=_part("filters.js"),
-        charts_js=_part("charts.js"),
+        charts_js=figures.charts_script(),
         explorer_js=_part("explorer.js"),
     )
 
@@ -81,14 +83,6 @@ def check(path: Path) -> None:
         ours = _MADE_BY_US.encode() in file.read(2000)
     if not ours:
         raise FileExistsError(f"{path}: in the way, and no earlier report; move it, or name another place by --out")
-
-
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise ValueError("the page's figures are drawn by Plotly: pip install 'zerocross[report]'") from None
-    return get_plotlyjs()
 
 
 def _part(name: str) -> str:

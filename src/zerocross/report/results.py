@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerocross.report import markup, sections
+from zerocross.figures import page
+from zerocross.figures.panel import Panel
+from zerocross.report import sections
 from zerocross.report.comparison import as_artefact
 
 _SCALES = ("smoke", "reduced", "paper")
@@ -70,11 +72,11 @@ def read(folder: Path) -> Results:
 def _can_be_shown(path: Path, make: Callable[[], dict[str, Any]], left_out: list[str]) -> bool:
     """Whether a file becomes a section of the page; one that does not must not cost the others theirs."""
     try:
-        panels: list[Any] = []
+        panels: list[Panel] = []
         artefact = make()
         sections.section(artefact, panels)
         sections.summary([artefact] if "scale" in artefact else [])
-        markup.data(markup.rounded(panels))
+        page.data(panels)
     except Exception as wrong:  # whatever is in the file
         left_out.append(f"{path.name}: cannot be shown ({type(wrong).__name__}: {wrong})")
         return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zerocross.figures import page
+from zerocross.figures.panel import Panel, Table, panel_from, table_from
 from zerocross.report.markup import NOTHING, details, duration, pairs, table, text
 
 _VERDICTS = {True: ("good", "✓ holds"), False: ("bad", "✗ fails"), None: ("open", "○ not judged")}
@@ -62,7 +64,7 @@ def _summary_rows(artefact: Mapping[str, Any]) -> str:
     return "\n".join(rows)
 
 
-def section(artefact: Mapping[str, Any], panels: list[Any]) -> str:
+def section(artefact: Mapping[str, Any], panels: list[Panel]) -> str:
     """One artefact; the panels that it draws are added to `panels`, whose indices the page refers to."""
     data = artefact.get("data")
     data = data if isinstance(data, Mapping) else {}
@@ -74,7 +76,7 @@ def section(artefact: Mapping[str, Any], panels: list[Any]) -> str:
         f"<p>{text(artefact['caption'])}</p>" if artefact.get("caption") else "",
         _claim_list(claims_of(artefact)),
         _figures(artefact, data, panels),
-        *(_table(each) for each in _listed(data.get("tables")) if isinstance(each, Mapping)),
+        *(_table(table_from(each)) for each in _listed(data.get("tables")) if isinstance(each, Mapping)),
         *(f'<p class="note">{text(note)}</p>' for note in _listed(artefact.get("notes"))),
         f'<code class="command">{text(artefact["command"])}</code>' if artefact.get("command") else "",
         _settings(artefact.get("settings")),
@@ -113,9 +115,9 @@ def _claim_list(claims: Sequence[Mapping[str, Any]]) -> str:
     return f'<ul class="plain">{rows}</ul>'
 
 
-def _figures(artefact: Mapping[str, Any], data: Mapping[str, Any], panels: list[Any]) -> str:
+def _figures(artefact: Mapping[str, Any], data: Mapping[str, Any], panels: list[Panel]) -> str:
     """Interactive panels where the data have their form; else the picture, unless it only repeats tables."""
-    found = [panel for panel in _listed(data.get("panels")) if _drawable(panel)]
+    found = [panel for values in _listed(data.get("panels")) if (panel := _panel(values)) is not None]
     if not found:
         if not artefact.get("picture") or (data.get("tables") and not data.get("panels")):
             return ""
@@ -123,34 +125,22 @@ def _figures(artefact: Mapping[str, Any], data: Mapping[str, Any], panels: list[
         return f'<p><img class="picture" src="{artefact["picture"]}" alt="{about}"></p>'
     figures = []
     for panel in found:
-        title = f"<figcaption>{text(panel['title'])}</figcaption>" if panel.get("title") else ""
-        figures.append(
-            f'<figure data-panel="{len(panels)}">{title}<div class="legend"></div><div class="chart"></div></figure>'
-        )
+        figures.append(page.place(panel, len(panels)))
         panels.append(panel)
     columns = " three" if len(found) % 3 == 0 else ""
     return f'<div class="panels{columns}">{"".join(figures)}</div>'
 
 
-def _drawable(panel: Any) -> bool:
-    curves = panel.get("curves") if isinstance(panel, Mapping) else None
-    return isinstance(curves, list) and bool(curves) and all(_is_curve(curve) for curve in curves)
+def _panel(values: Any) -> Panel | None:
+    try:
+        return panel_from(values)
+    except ValueError:
+        return None
 
 
-def _is_curve(curve: Any) -> bool:
-    if not isinstance(curve, Mapping):
-        return False
-    x, mean = curve.get("x"), curve.get("mean")
-    spreads = [curve.get("low"), curve.get("high")]
-    if not isinstance(x, list) or not isinstance(mean, list) or len(x) != len(mean):
-        return False
-    return all(spread is None or (isinstance(spread, list) and len(spread) == len(x)) for spread in spreads)
-
-
-def _table(asked: Mapping[str, Any]) -> str:
-    rows = [row for row in _listed(asked.get("rows")) if isinstance(row, list)]
-    notes = "".join(f'<p class="note">{text(note)}</p>' for note in _listed(asked.get("notes")))
-    return table(asked.get("title") or "", _listed(asked.get("columns")), rows) + notes
+def _table(shown: Table) -> str:
+    notes = "".join(f'<p class="note">{text(note)}</p>' for note in shown.notes)
+    return table(shown.title, shown.columns, shown.rows) + notes
 
 
 def _settings(settings: Any) -> str:

@@ -5,6 +5,7 @@ Names are imported on first use (PEP 562): a list of recipes needs no training e
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,20 @@ from zerocross.extras import named
 
 if TYPE_CHECKING:
     from zerocross.train.assign import changed
-    from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict, to_dict
+    from zerocross.train.config import (
+        Config,
+        DataConfig,
+        ModelConfig,
+        RealConfig,
+        Stage,
+        TaskConfig,
+        from_dict,
+        to_dict,
+    )
     from zerocross.train.evaluation import evaluate, recalibrate_batch_norm
-    from zerocross.train.folder import Place, read_config, read_place
+    from zerocross.train.folder import Placement, read_config, read_placement
     from zerocross.train.loop import Fitted, fit, make_fabric
-    from zerocross.train.ranks import LostPeerError, NoMeetingError, RunError
+    from zerocross.train.ranks import LostPeerError, RendezvousError, RunError
     from zerocross.train.recipes import RECIPES, Recipe
     from zerocross.train.run import Finished, begin, load_data, load_model, resume
     from zerocross.train.stop import Stopped
@@ -25,11 +35,11 @@ if TYPE_CHECKING:
 
 _HOME = {
     "assign": ("changed",),
-    "config": ("Config", "Data", "Model", "Real", "Stage", "Task", "from_dict", "to_dict"),
+    "config": ("Config", "DataConfig", "ModelConfig", "RealConfig", "Stage", "TaskConfig", "from_dict", "to_dict"),
     "evaluation": ("evaluate", "recalibrate_batch_norm"),
-    "folder": ("Place", "read_config", "read_place"),
+    "folder": ("Placement", "read_config", "read_placement"),
     "loop": ("Fitted", "fit", "make_fabric"),
-    "ranks": ("LostPeerError", "NoMeetingError", "RunError"),
+    "ranks": ("LostPeerError", "RendezvousError", "RunError"),
     "recipes": ("RECIPES", "Recipe"),
     "run": ("Finished", "begin", "load_data", "load_model", "resume"),
     "stop": ("Stopped",),
@@ -40,19 +50,19 @@ _HOME = {
 __all__ = [
     "RECIPES",
     "Config",
-    "Data",
+    "DataConfig",
     "Finished",
     "Fitted",
     "LostPeerError",
-    "Model",
-    "NoMeetingError",
-    "Place",
-    "Real",
+    "ModelConfig",
+    "RendezvousError",
+    "Placement",
+    "RealConfig",
     "Recipe",
     "RunError",
     "Stage",
     "Stopped",
-    "Task",
+    "TaskConfig",
     "begin",
     "changed",
     "evaluate",
@@ -62,7 +72,7 @@ __all__ = [
     "load_model",
     "make_fabric",
     "read_config",
-    "read_place",
+    "read_placement",
     "recalibrate_batch_norm",
     "resume",
     "to_dict",
@@ -71,7 +81,22 @@ __all__ = [
 ]
 
 
+_RENAMED = {
+    "Data": "DataConfig",
+    "Model": "ModelConfig",
+    "NoMeetingError": "RendezvousError",
+    "Place": "Placement",
+    "Real": "RealConfig",
+    "Task": "TaskConfig",
+    "read_place": "read_placement",
+}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        message = f"zerocross.train.{name} is deprecated, use zerocross.train.{_RENAMED[name]} instead"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     for module, names in _HOME.items():
         if name in names:
             with named():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from zerocross import compiler, methods, models
+from zerocross.checks import one_line
 from zerocross.data.dataset import BatchStream, Dataset
 from zerocross.data.order import derived_seed
 from zerocross.nn import summary
-from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params
+from zerocross.optim import HybridOptimizer, Ramp, Schedule, set_field, set_value, split_params, unwrapped
 from zerocross.train.checkpoint import restore_random_states, seed_random_states
-from zerocross.train.config import Config, Real, Stage
+from zerocross.train.config import Config, RealConfig, Stage
 from zerocross.train.task import Loss, build_loss, check_batch, check_fits, initial_weights
 
 # Measured on a 2-core CPU: eager training does about this many multiply-accumulates a second, compiled code takes
@@ -43,30 +44,97 @@ class Schedules:
 
     def apply(self, optimizer: Optimizer, step: int) -> None:
         """Set `lr` (alpha, in a filter's groups) and what has a ramp, in every param group, for update `step`."""
-        inner: Any = getattr(optimizer, "optimizer", optimizer)  # Fabric wraps it
-        if isinstance(inner, HybridOptimizer):
-            set_field(inner.binary.param_groups, "lr", self.binary.factor(step))
+        if isinstance(optimizer, HybridOptimizer):
+            set_field(optimizer.binary.param_groups, "lr", self.binary.factor(step))
             for name, ramp in self.ramps.items():
-                set_value(inner.binary.param_groups, name, ramp.value(step, self.binary.total))
-            set_field(inner.real.param_groups, "lr", self.real.factor(step))
+                set_value(optimizer.binary.param_groups, name, ramp.value(step, self.binary.total))
+            set_field(optimizer.real.param_groups, "lr", self.real.factor(step))
         else:
-            set_field(inner.param_groups, "lr", self.real.factor(step))
+            set_field(optimizer.param_groups, "lr", self.real.factor(step))
 
 
-@dataclass
-class Work:
-    """What one stage trains with."""
+@dataclass(frozen=True)
+class StageParts:
+    """What a stage's config describes: network, optimizer, schedules and batches.
+
+    Attributes:
+        stage: The config of the stage.
+        network: The network itself, neither compiled nor wrapped.
+        optimizer: The optimizer itself: schedules, flip ratios and hyperparameters are read and set here.
+        schedules: Of the optimizer's `lr`, over all updates of the stage.
+        train: Training batches.
+        evaluation: Evaluation batches.
+        updates_per_epoch: Optimizer steps per epoch.
+    """
 
     stage: Stage
-    module: nn.Module  # the network itself
-    model: Any  # the network as Fabric wraps it: device, precision, DDP, compiled code
-    evaluated: Any  # the network as it is called in evaluation: compiled, not wrapped
-    optimizer: Any
+    network: nn.Module
+    optimizer: Optimizer
     schedules: Schedules
     train: BatchStream
     evaluation: BatchStream
-    loss: Loss
     updates_per_epoch: int
+
+
+@dataclass(frozen=True)
+class StageSetup:
+    """A stage, ready to train on the devices of a Fabric.
+
+    Attributes:
+        parts: What the config describes.
+        compiled: The network as it is called in evaluation: compiled, if it pays, but not wrapped.
+        fabric_model: The network as Fabric wraps it (device, precision, DDP): called in training.
+        fabric_optimizer: The optimizer as Fabric wraps it: stepped, and saved to checkpoints.
+        loss: Of the task.
+    """
+
+    parts: StageParts
+    compiled: Any
+    fabric_model: Any
+    fabric_optimizer: Any
+    loss: Loss
+
+
+def build_stage(
+    config: Config,
+    index: int,
+    dataset: Dataset,
+    *,
+    own: nn.Module | None = None,
+    carried: Mapping[str, Tensor] | None = None,
+    world_size: int = 1,
+    rank: int = 0,
+    device: str | torch.device = "cpu",
+) -> StageParts:
+    """Build network, optimizer, schedules and batches of stage `index`; raise ValueError where they do not fit.
+
+    Args:
+        config: The run.
+        index: Of the stage.
+        dataset: See fit().
+        own: The user's network, in place of the one that the config names.
+        carried: The weights at the end of the stage before, or of the run that this one starts from.
+        world_size: Number of processes.
+        rank: This process.
+        device: Where batches are made.
+    """
+    stage = config.stages[index]
+    network = own if own is not None else build_model(config, stage, dataset)
+    if carried is not None and stage.init_from is not None:
+        start_from(network, carried)
+    check_batch(network, dataset, micro_batch(config) // world_size)
+    images = len(dataset.input_size) == 3
+    if images:
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if config.sync_bn and world_size > 1:
+        network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+    options = {"rank": rank, "world_size": world_size, "device": device, "channels_last": images}
+    train = dataset.train_batches(micro_batch(config), seed=config.seed, **options)
+    evaluation = dataset.eval_batches(micro_batch(config), **options)
+    optimizer = build_optimizer(network, config, stage)
+    updates = len(train) // config.accumulate
+    schedules = build_schedules(config, stage, updates)
+    return StageParts(stage, network, optimizer, schedules, train, evaluation, updates)
 
 
 def prepare(
@@ -79,8 +147,8 @@ def prepare(
     teacher: nn.Module | None = None,
     carried: dict[str, Tensor] | None = None,
     state: dict[str, Any] | None = None,
-) -> Work:
-    """Build stage `index`.
+) -> StageSetup:
+    """Build stage `index` and set it up on the devices of `fabric`.
 
     Args:
         config: The run.
@@ -90,50 +158,34 @@ def prepare(
         own: The user's network, in place of the one that the config names.
         teacher: For distillation.
         carried: The weights at the end of the stage before, or of the run that this one starts from.
-        state: A checkpoint from within this stage, to go on from.
+        state: A checkpoint from within this stage, to resume from.
     """
-    stage = config.stages[index]
-    module = own if own is not None else build_model(config, stage, dataset)
-    if carried is not None and stage.init_from is not None:
-        start_from(module, carried)
-    check_batch(module, dataset, micro_batch(config) // fabric.world_size)
-    images = len(dataset.input_size) == 3
-    if images:
-        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if config.sync_bn and fabric.world_size > 1:
-        module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
-    ranks = {"rank": fabric.global_rank, "world_size": fabric.world_size, "device": fabric.device}
-    train = dataset.train_batches(micro_batch(config), seed=config.seed, **ranks, channels_last=images)
-    evaluation = dataset.eval_batches(micro_batch(config), **ranks, channels_last=images)
-    updates = len(train) // config.accumulate
-    optimizer = build_optimizer(module, config, stage)
+    ranks: dict[str, Any] = {"world_size": fabric.world_size, "rank": fabric.global_rank, "device": fabric.device}
+    parts = build_stage(config, index, dataset, own=own, carried=carried, **ranks)
+    network, updates = parts.network, parts.updates_per_epoch * parts.stage.epochs
     if state is not None:
-        module.load_state_dict(state["model"])  # after the optimizer, which puts weights at their start
-    compiling = should_compile(config, module, dataset, updates * stage.epochs, fabric.device)
-    called = compiler.compiled(module, needs_cpp=fabric.device.type == "cpu") if compiling else module
-    model, prepared = fabric.setup(called, optimizer)
+        network.load_state_dict(state["model"])  # after the optimizer, which puts weights at their start
+    compiling = should_compile(config, network, dataset, updates, fabric.device)
+    compiled = compiler.compiled(network, needs_cpp=fabric.device.type == "cpu") if compiling else network
+    fabric_model, fabric_optimizer = fabric.setup(compiled, parts.optimizer)
+    optimizer = unwrapped(fabric_optimizer)
     if state is None:
         seed_random_states(derived_seed(config.seed, index, fabric.global_rank))
     else:
         optimizer.load_state_dict(state["optimizer"])  # after setup: the parameters are on their device now
         restore_random_states(state["random"][fabric.global_rank])
     loss = build_loss(config.task, teacher.eval().to(fabric.device) if teacher is not None else None)
-    schedules = build_schedules(config, stage, updates)
-    return Work(stage, module, model, called, prepared, schedules, train, evaluation, loss, updates)
+    return StageSetup(replace(parts, optimizer=optimizer), compiled, fabric_model, fabric_optimizer, loss)
 
 
 def check(config: Config, dataset: Dataset, processes: int) -> None:
-    """Refuse, before a run folder is made, what one of the stages would refuse later."""
+    """Raise the errors of all stages now, before a run folder is created."""
     for index, stage in enumerate(config.stages):
-        model = build_model(config, stage, dataset)
+        network, carried = build_model(config, stage, dataset), None
         if index == 0:
-            check_fits(model, dataset, f"model {config.model.name}")
-            check_batch(model, dataset, micro_batch(config) // processes)
-            if stage.init_from is not None:
-                start_from(model, initial_weights(stage.init_from))
-        build_optimizer(model, config, stage)
-        train = dataset.train_batches(micro_batch(config), seed=config.seed, world_size=processes)
-        build_schedules(config, stage, len(train) // config.accumulate)
+            check_fits(network, dataset, f"model {config.model.name}")
+            carried = initial_weights(stage.init_from) if stage.init_from is not None else None
+        build_stage(config, index, dataset, own=network, carried=carried, world_size=processes)
 
 
 def micro_batch(config: Config) -> int:
@@ -153,10 +205,8 @@ def start_from(model: nn.Module, carried: Mapping[str, Tensor]) -> None:
     """Take over the weights of the stage or run before; only scales and binarizers may come or go with them."""
     try:
         missing, unexpected = model.load_state_dict(dict(carried), strict=False)
-    except RuntimeError as wrong:  # other shapes: more classes, another width
-        raise ValueError(
-            f"the weights to start from are of another network: {' '.join(str(wrong).split())[:160]}"
-        ) from None
+    except RuntimeError as error:  # other shapes: more classes, another width
+        raise ValueError(f"the weights to start from are of another network: {one_line(error)}") from None
     if missing := [name for name in missing if not _is_of_binarizer(name)]:
         raise ValueError(f"the weights to start from have no {', '.join(missing[:5])}: they are of another network")
     if unexpected := [name for name in unexpected if not _is_of_binarizer(name)]:
@@ -184,7 +234,7 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
     return HybridOptimizer(binary, real, model, ff_every=config.log_every)
 
 
-def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: Real) -> Optimizer:
+def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: RealConfig) -> Optimizer:
     """The optimizer of the real parameters."""
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},

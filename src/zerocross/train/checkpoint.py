@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from zerocross.checks import one_line
 from zerocross.files import write_whole
 
 KEPT = 2
@@ -61,8 +62,8 @@ def save(folder: Path, position: Position, state: dict[str, Any]) -> Path:
         summed: Any = _Summed(file)
         try:
             torch.save({**state, "position": asdict(position)}, summed)
-        except RuntimeError as wrong:  # torch's, about an archive that it could not end
-            raise (summed.failed or wrong) from None
+        except RuntimeError as error:  # torch's, about an archive that it could not end
+            raise (summed.failed or error) from None
         file.write(_MARK + summed.sum.digest())
 
     write_whole(path, write)
@@ -83,29 +84,29 @@ class _Summed:
         self.sum.update(data)
         try:
             return self.file.write(data)
-        except OSError as wrong:
-            self.failed = self.failed or wrong
+        except OSError as error:
+            self.failed = self.failed or error
             raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
 
 
-class DamagedError(ValueError):
+class DamagedCheckpointError(ValueError):
     """A checkpoint that is proven to hold other bytes than were written; `path` names it."""
 
     def __init__(self, path: Path, why: object) -> None:
-        super().__init__(f"checkpoint {path} is damaged: {' '.join(str(why).split())[:120]}")
+        super().__init__(f"checkpoint {path} is damaged: {one_line(why, 120)}")
         self.path = path
 
 
 def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The newest whole checkpoint, or None, and a line about each damaged one that was passed over."""
     data, damaged = newest_bytes(folder)
-    return None if data is None else parse(data), [str(wrong) for wrong in damaged]
+    return None if data is None else parse(data), [str(error) for error in damaged]
 
 
-def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedError]]:
+def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedCheckpointError]]:
     """The newest whole checkpoint, as `parse` takes it, or None; and the damaged ones that were passed over.
 
     Only proven damage is passed over. A file that cannot be read for another reason (a disk that fails, a permission,
@@ -115,8 +116,8 @@ def newest_bytes(folder: Path) -> tuple[bytes | None, list[DamagedError]]:
     for path in reversed(found(folder)):
         try:
             return read_bytes(path), damaged
-        except DamagedError as wrong:
-            damaged.append(wrong)
+        except DamagedCheckpointError as error:
+            damaged.append(error)
     return None, damaged
 
 
@@ -126,11 +127,11 @@ def read_bytes(path: Path) -> bytes:
     body, mark, sum_ = data[:-_TRAILER], data[-_TRAILER:-_DIGEST], data[-_DIGEST:]
     if mark == _MARK:
         if hashlib.sha256(body).digest() != sum_:
-            raise DamagedError(path, "it fails its checksum")
+            raise DamagedCheckpointError(path, "it fails its checksum")
         return body
     # Written before checkpoints had a checksum of their own: the archive has one for each member, and ends the file.
     if data[-_END_RECORD:][: len(_END)] != _END:
-        raise DamagedError(path, "it has no checksum at its end")
+        raise DamagedCheckpointError(path, "it has no checksum at its end")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             member = archive.testzip()
@@ -138,12 +139,12 @@ def read_bytes(path: Path) -> bytes:
             parse(data)  # the archive's own tables have no checksum
     except MemoryError:
         raise
-    except Exception as wrong:  # a broken archive fails in many ways, all of which mean the same
-        if "allocate memory" in str(wrong):  # torch's word for MemoryError
+    except Exception as error:  # a broken archive fails in many ways, all of which mean the same
+        if "allocate memory" in str(error):  # torch's word for MemoryError
             raise
-        raise DamagedError(path, wrong) from wrong
+        raise DamagedCheckpointError(path, error) from error
     if member is not None:
-        raise DamagedError(path, f"{member} fails its checksum")
+        raise DamagedCheckpointError(path, f"{member} fails its checksum")
     return data
 
 

@@ -11,8 +11,8 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from zerocross import methods, models
+from zerocross.checks import did_you_mean
 from zerocross.methods import Value
-from zerocross.nn.checks import did_you_mean
 from zerocross.optim.schedule import Schedule
 
 Binarize = Literal["both", "activations", "none"]
@@ -47,7 +47,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Data:
+class DataConfig:
     """Which data: a name for zerocross.data.load, its options, and whether settings are being searched.
 
     With `validate` a part of the training data is held out and evaluated on, and the test data stay unread.
@@ -62,7 +62,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelConfig:
     """Which network: a name for zerocross.models.create, and its options."""
 
     name: str = "digits_net"
@@ -73,7 +73,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskConfig:
     """What is minimised.
 
     Args:
@@ -95,7 +95,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Real:
+class RealConfig:
     """How the real parameters (stem, batch norm, last layer) are trained.
 
     Args:
@@ -130,12 +130,12 @@ class Config:
 
     Args:
         recipe: The name under which it is listed.
-        data: See Data.
-        model: See Model.
-        task: See Task.
+        data: See DataConfig.
+        model: See ModelConfig.
+        task: See TaskConfig.
         method: A name in zerocross.methods.
         optimizer: The method's hyperparameters; missing ones are filled in with its defaults.
-        real: See Real.
+        real: See RealConfig.
         stages: See Stage.
         batch_size: Samples per update, over all devices together.
         accumulate: Micro-batches per update; they share batch_size.
@@ -151,12 +151,12 @@ class Config:
     """
 
     recipe: str = "custom"
-    data: Data = field(default_factory=Data)
-    model: Model = field(default_factory=Model)
-    task: Task = field(default_factory=Task)
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     method: str = "filter"
     optimizer: Mapping[str, Value] = field(default_factory=dict)
-    real: Real = field(default_factory=Real)
+    real: RealConfig = field(default_factory=RealConfig)
     stages: tuple[Stage, ...] = field(default_factory=lambda: (Stage(),))
     batch_size: int = 64
     accumulate: int = 1
@@ -182,8 +182,8 @@ class Config:
             raise ValueError(f"seed and warmup_epochs are {self.seed}, {self.warmup_epochs}; neither may be negative")
         if not self.stages or self.stages[0].init_from == "previous":
             raise ValueError("stages: there must be at least one, and the first has no previous one to start from")
-        if wrong := [stage.init_from for stage in self.stages[1:] if stage.init_from not in {None, "previous"}]:
-            raise ValueError(f"init_from is {wrong[0]!r}; after the first stage it can be 'previous' or none")
+        if invalid := [stage.init_from for stage in self.stages[1:] if stage.init_from not in {None, "previous"}]:
+            raise ValueError(f"init_from is {invalid[0]!r}; after the first stage it can be 'previous' or none")
         if self.warmup_epochs >= (shortest := min(stage.epochs for stage in self.stages)):
             raise ValueError(
                 f"warmup_epochs is {self.warmup_epochs:g}; it must lie below the epochs of every stage, here {shortest}"
@@ -196,9 +196,9 @@ class Config:
         """The method's hyperparameters in a stage."""
         return methods.hyperparameters(self.method, {**self.optimizer, **stage.optimizer})
 
-    def real_of(self, stage: Stage) -> Real:
+    def real_of(self, stage: Stage) -> RealConfig:
         """The real parameters' settings in a stage."""
-        return build_part(Real, {**dataclasses.asdict(self.real), **stage.real}, "real.")
+        return build_part(RealConfig, {**dataclasses.asdict(self.real), **stage.real}, "real.")
 
     @property
     def revision(self) -> dict[str, int]:
@@ -232,7 +232,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any]) -> Config:
     """The Config of such a dict; unknown keys are refused."""
     values = dict(values)
-    for name, part in (("data", Data), ("model", Model), ("task", Task), ("real", Real)):
+    for name, part in (("data", DataConfig), ("model", ModelConfig), ("task", TaskConfig), ("real", RealConfig)):
         if name in values:
             values[name] = build_part(part, values[name], f"{name}.")
     if "stages" in values:
@@ -283,8 +283,8 @@ _WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: 
 def _check_schedule(name: str, text: str) -> None:
     try:
         Schedule.parse(text, total=1)
-    except ValueError as wrong:
-        raise ValueError(f"{name}: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _check_types(part: Any, where: str) -> None:

@@ -15,7 +15,7 @@ from zerocross.train.config import Config, build_part, from_dict
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Where a run takes place: all that a resumed run needs besides its config, and that does not decide its result.
 
     Args:
@@ -72,9 +72,9 @@ def read_config(folder: Path) -> Config:
     return from_dict(read_json(folder, "config.json"))
 
 
-def read_place(folder: Path) -> Place:
+def read_placement(folder: Path) -> Placement:
     """Where a run took place."""
-    return build_part(Place, read_json(folder, "place.json"), "place.json: ")
+    return build_part(Placement, read_json(folder, "place.json"), "place.json: ")
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         raise FileNotFoundError(f"{folder} is not a run folder: it has no {name}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as wrong:
-        raise ValueError(f"{path} is damaged: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is damaged: it does not hold a JSON object")
     return values

@@ -13,16 +13,18 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from zerocross import methods
+from zerocross.checks import check_choice
 from zerocross.data.dataset import Dataset
+from zerocross.memory import keep_freed_memory
 from zerocross.nn import check as check_binary
-from zerocross.nn.checks import check_choice
 from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
-from zerocross.train.build import Work, build_model, prepare
+from zerocross.train.build import StageSetup, build_model, prepare
 from zerocross.train.checkpoint import Position
 from zerocross.train.config import Config
 from zerocross.train.display import Display
@@ -89,6 +91,8 @@ def fit(
     fabric = fabric or make_fabric(config)
     launch(fabric)
     config = settled(dataclasses.replace(config, processes=fabric.world_size), fabric.device.type)
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     main = fabric.is_global_zero
     folder = Path(folder) if folder is not None else None
     with ExitStack() as closing:
@@ -105,25 +109,26 @@ def fit(
         inside = state if state and "optimizer" in state else None  # a checkpoint from within a stage
         network = None
         while position.stage < len(config.stages):
-            work = prepare(
+            setup = prepare(
                 config, position.stage, dataset, fabric, own=model, teacher=teacher, carried=carried, state=inside
             )
-            if isinstance(inner := work.optimizer.optimizer, HybridOptimizer):  # Fabric wraps it
-                inner.trained = work.stage.init_from is not None or _was_trained(model)
-            display.stage(position, work.stage, work.updates_per_epoch)
-            while position.epoch < work.stage.epochs:
-                _train_epoch(run, work)
-                scores = _evaluate(run, work)
+            stage, network = setup.parts.stage, setup.parts.network
+            if isinstance(setup.parts.optimizer, HybridOptimizer):
+                setup.parts.optimizer.trained = stage.init_from is not None or _was_trained(model)
+            display.stage(position, stage, setup.parts.updates_per_epoch)
+            while position.epoch < stage.epochs:
+                _train_epoch(run, setup)
+                scores = _evaluate(run, setup)
                 record.write("eval", update=position.updates, stage=position.stage, epoch=position.epoch, **scores)
                 display.epoch(position, scores)
                 position.next_epoch()
                 if on_epoch is not None:
                     on_epoch(sum(stage.epochs for stage in config.stages[: position.stage]) + position.epoch, scores)
-                if position.epoch < work.stage.epochs:
-                    _save(run, work)
+                if position.epoch < stage.epochs:
+                    _save(run, setup)
             position.next_stage()
-            _save(run, work)
-            network, carried, inside = work.module, work.module.state_dict(), None
+            _save(run, setup)
+            carried, inside = network.state_dict(), None
         if network is None:  # all stages were done before: only the weights are wanted
             network = model if model is not None else build_model(config, config.stages[-1], dataset)
             network.load_state_dict(carried or {})
@@ -142,7 +147,7 @@ def _reopen(
     def read() -> tuple[bytes | None, list[tuple[str, Path]], str]:
         closing.enter_context(alone(folder))
         data, damaged = checkpoint.newest_bytes(place)
-        return data, [(str(wrong), wrong.path) for wrong in damaged], dataset.fingerprint
+        return data, [(str(error), error.path) for error in damaged], dataset.fingerprint
 
     data, damaged, fingerprint = from_rank_zero(fabric, read)
     state = checkpoint.parse(data) if data is not None else None
@@ -163,35 +168,35 @@ def _reopen(
     return state, fingerprint
 
 
-def _train_epoch(run: Run, work: Work) -> None:
+def _train_epoch(run: Run, setup: StageSetup) -> None:
     """The rest of the epoch at `run.position`: batches, updates, metrics, checkpoints."""
-    config, position, fabric = run.config, run.position, run.fabric
+    config, position, fabric, parts = run.config, run.position, run.fabric, setup.parts
     on_step = methods.get(config.method).on_step
-    total = work.stage.epochs * work.updates_per_epoch
+    total = parts.stage.epochs * parts.updates_per_epoch
     number = sum(stage.epochs for stage in config.stages[: position.stage]) + position.epoch
     clock, images = time.perf_counter(), 0
     loss: Tensor | float = 0.0
-    work.model.train()
-    for x, y in work.train.epoch(number, start=position.batch):
-        if position.batch >= work.updates_per_epoch * config.accumulate:
+    setup.fabric_model.train()
+    for x, y in parts.train.epoch(number, start=position.batch):
+        if position.batch >= parts.updates_per_epoch * config.accumulate:
             break  # a last update that would lack micro-batches
         if position.batch % config.accumulate == 0:
             loss = 0.0
-            work.schedules.apply(work.optimizer, position.step)
-            on_step(work.module, position.step, total)
+            parts.schedules.apply(parts.optimizer, position.step)
+            on_step(parts.network, position.step, total)
         position.batch += 1
         accumulating = position.batch % config.accumulate != 0
-        with fabric.no_backward_sync(work.model, enabled=accumulating):
-            part = work.loss(work.model, x, y) / config.accumulate
-            fabric.backward(part)
-        loss = loss + part.detach()
+        with fabric.no_backward_sync(setup.fabric_model, enabled=accumulating):
+            micro_loss = setup.loss(setup.fabric_model, x, y) / config.accumulate
+            fabric.backward(micro_loss)
+        loss = loss + micro_loss.detach()
         images += len(x) * fabric.world_size
         if accumulating:
             continue
-        _update(run, work)
+        _update(run, setup)
         if position.step % config.log_every == 0:
             value = _finite(run, loss)
-            run.record.write("train", **_metrics(position, value, work, images / (time.perf_counter() - clock)))
+            run.record.write("train", **_metrics(position, value, setup, images / (time.perf_counter() - clock)))
             run.display.update(position, value, run.record.lines[-1])
             clock, images = time.perf_counter(), 0
         position.step += 1
@@ -200,17 +205,17 @@ def _train_epoch(run: Run, work: Work) -> None:
         stopping = run.stop.requested(position)
         if stopping or position.step % config.checkpoint_every == 0:
             _finite(run, loss)
-            _save(run, work)
+            _save(run, setup)
         if stopping:
-            raise Stopped(run.stop.signal or 0, position.updates, saved=work.train.resumable)
+            raise Stopped(run.stop.signal or 0, position.updates, saved=parts.train.resumable)
 
 
-def _update(run: Run, work: Work) -> None:
+def _update(run: Run, setup: StageSetup) -> None:
     try:
-        work.optimizer.step()
-    except NonFiniteError as wrong:
-        raise _diverged(run, str(wrong).partition(";")[0]) from wrong  # it names the parameter; nothing has changed
-    work.optimizer.zero_grad()
+        setup.fabric_optimizer.step()
+    except NonFiniteError as error:
+        raise _diverged(run, str(error).partition(";")[0]) from error  # it names the parameter; nothing has changed
+    setup.fabric_optimizer.zero_grad()
 
 
 def _was_trained(model: nn.Module | None) -> bool:
@@ -219,22 +224,22 @@ def _was_trained(model: nn.Module | None) -> bool:
     return any(int(count) > 0 for count in counts)
 
 
-def _metrics(position: Position, loss: float, work: Work, rate: float) -> dict[str, Any]:
-    inner = work.optimizer.optimizer  # Fabric wraps it
-    binary = getattr(inner, "binary", None)
+def _metrics(position: Position, loss: float, setup: StageSetup, rate: float) -> dict[str, Any]:
+    optimizer = setup.parts.optimizer
+    binary = getattr(optimizer, "binary", None)
     line: dict[str, Any] = {
         "update": position.updates,
         "stage": position.stage,
         "epoch": position.epoch,
         "loss": loss,
-        "lr": float(inner.param_groups[-1]["lr"]),
+        "lr": float(optimizer.param_groups[-1]["lr"]),
         "images_per_second": rate,
     }
     if binary is not None:
         theta = getattr(binary, "kind", "latent") == "theta"
         line[binary.lr_name if theta else "latent_lr"] = float(binary.param_groups[0]["lr"])
-        line["ff_ratio"] = ff_ratio(inner)
-        line["ff_ratio_by_layer"] = ff_ratio(inner, per="parameter")
+        line["ff_ratio"] = ff_ratio(optimizer)
+        line["ff_ratio_by_layer"] = ff_ratio(optimizer, per="parameter")
     return line
 
 
@@ -257,28 +262,28 @@ def _diverged(run: Run, what: str) -> RunError:
     )
 
 
-def _evaluate(run: Run, work: Work) -> dict[str, float]:
+def _evaluate(run: Run, setup: StageSetup) -> dict[str, float]:
     """Of the bare network, since ranks may have different numbers of batches; all with rank 0's batch statistics."""
     fabric = run.fabric
     if fabric.world_size > 1:
-        for buffer in work.module.buffers():
+        for buffer in setup.parts.network.buffers():
             torch.distributed.broadcast(buffer, src=0)
 
     def forward(x: Tensor) -> Tensor:
         with fabric.autocast():
-            return work.evaluated(x)
+            return setup.compiled(x)
 
     def total(x: Tensor) -> Tensor:
         return fabric.all_reduce(x, reduce_op="sum")  # type: ignore[return-value]
 
-    return evaluate(work.module, work.evaluation, forward=forward, total=total)
+    return evaluate(setup.parts.network, setup.parts.evaluation, forward=forward, total=total)
 
 
-def _save(run: Run, work: Work) -> None:
+def _save(run: Run, setup: StageSetup) -> None:
     """A checkpoint of everything that decides what comes next; between stages, of the weights alone."""
-    if run.folder is None or (run.position.batch and not work.train.resumable):
+    if run.folder is None or (run.position.batch and not setup.parts.train.resumable):
         return
-    if not all(param.isfinite().all() for param in work.module.parameters()):
+    if not all(param.isfinite().all() for param in setup.parts.network.parameters()):
         raise _diverged(run, "the weights are not finite")  # the loss was, before the last update
     fabric = run.fabric
     states = [checkpoint.random_states()]
@@ -290,12 +295,12 @@ def _save(run: Run, work: Work) -> None:
         state = {
             "config": run.config.hash,
             "data": run.data,
-            "model": work.module.state_dict(),
+            "model": setup.parts.network.state_dict(),
             "random": states,
             "record": run.record.seen(run.position.updates),
         }
         if run.position.step > 0:
-            state["optimizer"] = work.optimizer.state_dict()
+            state["optimizer"] = setup.fabric_optimizer.state_dict()
         checkpoint.save(run.folder / "checkpoints", run.position, state)
     fabric.barrier()
 
@@ -305,13 +310,21 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's word for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
-    strategy = "ddp" if devices * nodes > 1 else "auto"
+    strategy, plugins = "ddp" if devices * nodes > 1 else "auto", None
+    if devices * nodes == 1 and not TorchElasticEnvironment.detect():
+        # One process needs no launcher: Fabric would look for Slurm's, and warn where there is an srun.
+        plugins = [LightningEnvironment()]
     try:
         fabric = Fabric(
-            accelerator=accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision
+            accelerator=accelerator,
+            strategy=strategy,
+            devices=devices,
+            num_nodes=nodes,
+            precision=precision,
+            plugins=plugins,
         )
-    except (RuntimeError, MisconfigurationException) as wrong:  # no such device here, or fewer of them
-        raise ValueError(f"{devices} x accelerator {accelerator!r} requested, not available here: {wrong}") from wrong
+    except (RuntimeError, MisconfigurationException) as error:  # no such device here, or fewer of them
+        raise ValueError(f"{devices} x accelerator {accelerator!r} requested, not available here: {error}") from error
     if config.sync_bn and fabric.device.type != "cuda":
         raise ValueError("--sync-bn needs CUDA: torch's SyncBatchNorm does not run on the CPU; leave it out")
     return fabric

@@ -27,7 +27,7 @@ def settled(config: Config, accelerator: str = "auto") -> Config:
 
     Args:
         config: Its precision may be "auto".
-        accelerator: "auto", "cpu", or "cuda" (also "gpu"), as in `Place`.
+        accelerator: "auto", "cpu", or "cuda" (also "gpu"), as in `Placement`.
     """
     if config.precision != "auto":
         return config

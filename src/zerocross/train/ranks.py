@@ -24,7 +24,7 @@ class LostPeerError(RunError):
     """Another process of the run has ended, and this one cannot go on without it."""
 
 
-class NoMeetingError(LostPeerError):
+class RendezvousError(LostPeerError):
     """The first process of the run has ended, or is not there yet: nobody else can tell of it."""
 
 
@@ -45,11 +45,11 @@ def _wait_for_rank_zero(address: str, port: int) -> None:
     while True:
         try:
             socket.create_connection((address, port), timeout=5.0).close()
-        except OSError as wrong:
+        except OSError as error:
             if os.getppid() != parent or time.monotonic() > deadline:
-                raise NoMeetingError(
-                    f"the first process of this run does not answer at {address}:{port} ({wrong.strerror or wrong})"
-                ) from wrong
+                raise RendezvousError(
+                    f"the first process of this run does not answer at {address}:{port} ({error.strerror or error})"
+                ) from error
             time.sleep(0.1)
         else:
             return
@@ -62,8 +62,8 @@ def from_rank_zero(fabric: Fabric, make: Callable[[], T]) -> T:
     if fabric.is_global_zero:
         try:
             made = make()
-        except Exception as wrong:
-            failed = wrong
+        except Exception as error:
+            failed = error
     made, message = fabric.broadcast((made, None if failed is None else str(failed) or type(failed).__name__))
     if failed is not None:
         raise failed
@@ -72,6 +72,6 @@ def from_rank_zero(fabric: Fabric, make: Callable[[], T]) -> T:
     return made
 
 
-def is_lost_peer(wrong: RuntimeError) -> bool:
+def is_lost_peer(error: RuntimeError) -> bool:
     """Whether a collective failed: NCCL has an error class for it, gloo only its name in the message."""
-    return isinstance(wrong, torch.distributed.DistError) or "gloo" in str(wrong)
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)

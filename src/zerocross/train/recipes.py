@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from zerocross.nn.checks import check_choice
-from zerocross.train.config import Config, Data, Model, Real, Stage, Task, from_dict
+from zerocross.checks import check_choice
+from zerocross.train.config import Config, DataConfig, ModelConfig, RealConfig, Stage, TaskConfig, from_dict
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ _DIGITS = Recipe(
     summary="scikit-learn's 8 x 8 digits, embedded: a small binary convolutional network in seconds",
     config=Config(
         recipe="digits",
-        data=Data("digits"),
-        model=Model("digits_net"),
+        data=DataConfig("digits"),
+        model=ModelConfig("digits_net"),
         optimizer={"alpha": 3e-3},
-        real=Real(lr=0.05),
+        real=RealConfig(lr=0.05),
         stages=(Stage(epochs=20),),
         batch_size=64,
     ),
@@ -54,10 +54,10 @@ _CIFAR10 = Recipe(
     summary="CIFAR-10, Bi-RealNet-20, one stage, the filter: the paper's Table 2",
     config=Config(
         recipe="cifar10-birealnet20",
-        data=Data("cifar10"),
-        model=Model("birealnet20"),
+        data=DataConfig("cifar10"),
+        model=ModelConfig("birealnet20"),
         optimizer={"alpha": 1e-3, "gamma": 0.1},
-        real=Real(lr=0.1, momentum=0.9, weight_decay=1e-4),
+        real=RealConfig(lr=0.1, momentum=0.9, weight_decay=1e-4),
         stages=(Stage(epochs=400),),
         batch_size=256,
         precision="auto",
@@ -83,10 +83,10 @@ _AUDIO = Recipe(
     summary="AudioMNIST, spoken digits by unseen speakers, a binary MLP on log-mel features: the paper's Fig. 8",
     config=Config(
         recipe="audiomnist-mlp",
-        data=Data("audiomnist"),
-        model=Model("audio_mlp"),
+        data=DataConfig("audiomnist"),
+        model=ModelConfig("audio_mlp"),
         optimizer={"alpha": 1e-3, "gamma": 0.1},
-        real=Real(name="adam", lr=1e-3, weight_decay=0.0),
+        real=RealConfig(name="adam", lr=1e-3, weight_decay=0.0),
         stages=(Stage(epochs=10),),
         batch_size=256,
     ),
@@ -102,11 +102,11 @@ _IMAGENET = Recipe(
     summary="ImageNet, ReActNet-A, one stage, distilled from a ResNet-34: the paper's Table 3 (GPUs)",
     config=Config(
         recipe="imagenet-reactnet-a",
-        data=Data("imagenet"),
-        model=Model("reactnet_a"),
-        task=Task("distillation", teacher="torchvision.models:resnet34"),
+        data=DataConfig("imagenet"),
+        model=ModelConfig("reactnet_a"),
+        task=TaskConfig("distillation", teacher="torchvision.models:resnet34"),
         optimizer={"alpha": 1e-5, "gamma": 0.1, "schedule": "linear"},
-        real=Real(name="adam", lr=2.5e-3, weight_decay=0.0, schedule="linear"),
+        real=RealConfig(name="adam", lr=2.5e-3, weight_decay=0.0, schedule="linear"),
         stages=(Stage(epochs=239),),
         batch_size=510,
         precision="auto",
@@ -146,6 +146,6 @@ def read(path: Path) -> Recipe:
         raise FileNotFoundError(2, "No such recipe file", str(path))
     try:
         config = from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, AttributeError) as wrong:  # the last two: a number where a section should stand
-        raise ValueError(f"{path} is not a recipe: {wrong}") from wrong
+    except (ValueError, TypeError, AttributeError) as error:  # the last two: a number where a section should stand
+        raise ValueError(f"{path} is not a recipe: {error}") from error
     return Recipe(f"read from {path}", config, stated={}, assumed={})

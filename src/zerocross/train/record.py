@@ -1,20 +1,12 @@
-"""The record of a run: metrics line by line as JSON, on request to TensorBoard, and the end result with provenance."""
+"""The record of a run: metrics line by line as JSON and, on request, as TensorBoard events."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
-import platform
-import subprocess
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import torch
-
-from zerocross.files import write_text
 
 
 class Record:
@@ -105,57 +97,3 @@ def _event_writer(folder: Path, first: int) -> Any:
     except ImportError:
         raise ValueError("--tensorboard needs a package: pip install 'zerocross[tensorboard]'") from None
     return SummaryWriter(str(folder), purge_step=first)  # what a resumed run writes again replaces what was there
-
-
-def provenance() -> dict[str, Any]:
-    """What a figure depends on besides its config: code, versions, machine, date."""
-    packages = ("zerocross", "torch", "numpy", "scipy", "lightning-fabric")
-    return {
-        "commit": _commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
-        "machine": {
-            "cpu": _cpu(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
-            "system": platform.system(),
-        },
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    }
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write JSON whole, in a form that a reader and a diff can follow."""
-    write_text(path, json.dumps(values, indent=1) + "\n")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _cpu() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    """The commit of the source that runs, with "+" where it has been changed since; None outside a checkout."""
-    here = Path(__file__).resolve().parent
-    try:
-        run = [
-            subprocess.run(
-                ["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=True
-            ).stdout
-            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", str(here)))
-        ]
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return run[0].strip() + ("+" if run[1].strip() else "")

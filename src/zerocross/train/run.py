@@ -14,16 +14,16 @@ from torch import nn
 
 from zerocross import data
 from zerocross.data.dataset import Dataset
-from zerocross.files import write_whole
+from zerocross.files import write_json, write_whole
+from zerocross.provenance import provenance
 from zerocross.train import checkpoint
 from zerocross.train.build import build_model, check
 from zerocross.train.config import Config, resolved, to_dict
-from zerocross.train.folder import Place, alone, holds_run, read_config, read_json, read_place
+from zerocross.train.folder import Placement, alone, holds_run, read_config, read_json, read_placement
 from zerocross.train.loop import Fitted, fit, make_fabric
 from zerocross.train.picture import draw
 from zerocross.train.precision import settled
 from zerocross.train.ranks import LostPeerError, from_rank_zero, is_lost_peer, launch
-from zerocross.train.record import provenance, write_json
 from zerocross.train.task import load_teacher, read_weights
 
 
@@ -36,9 +36,9 @@ class Finished:
     model: nn.Module | None = None
 
 
-def begin(config: Config, folder: Path, place: Place | None = None, *, show: bool = True) -> Finished:
+def begin(config: Config, folder: Path, place: Placement | None = None, *, show: bool = True) -> Finished:
     """Start a run in a new folder; what can be refused is refused before the folder is made."""
-    place = place or Place()
+    place = place or Placement()
     _refuse_run(folder)
     config = resolved(settled(dataclasses.replace(config, processes=place.processes), place.accelerator))
     dataset, teacher, fabric = _gather(config, place)
@@ -67,7 +67,7 @@ def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> F
         data_dir: Where the datasets are now, if not where they were.
         show: Progress on the terminal.
     """
-    config, place = read_config(folder), read_place(folder)
+    config, place = read_config(folder), read_placement(folder)
     if (folder / "result.json").exists():
         return Finished(folder, read_json(folder, "result.json"))
     if data_dir is not None:
@@ -81,7 +81,7 @@ def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> F
     return _carry_out(config, folder, place, dataset, teacher, fabric, enter, show=show)
 
 
-def _gather(config: Config, place: Place) -> tuple[Dataset, nn.Module | None, Fabric]:
+def _gather(config: Config, place: Placement) -> tuple[Dataset, nn.Module | None, Fabric]:
     """Data, teacher and devices: what may be missing, so before other processes are launched."""
     fabric = make_fabric(config, place.devices, place.accelerator, place.nodes)
     dataset = load_data(config, place)
@@ -92,7 +92,7 @@ def _gather(config: Config, place: Place) -> tuple[Dataset, nn.Module | None, Fa
 def _carry_out(
     config: Config,
     folder: Path,
-    place: Place,
+    place: Placement,
     dataset: Dataset,
     teacher: nn.Module | None,
     fabric: Fabric,
@@ -120,11 +120,11 @@ def _carry_out(
                 draw(folder / "curves.png", fitted.record.lines, title, dataset.evaluated_on)
                 write_json(folder / "result.json", result)
             fabric.barrier()
-    except RuntimeError as wrong:
-        if fabric.world_size > 1 and is_lost_peer(wrong):
+    except RuntimeError as error:
+        if fabric.world_size > 1 and is_lost_peer(error):
             raise LostPeerError(
                 "another process of this run has ended, and this one cannot go on without it"
-            ) from wrong
+            ) from error
         raise
     return Finished(folder, result, fitted.model)
 
@@ -148,7 +148,7 @@ def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) ->
     }
 
 
-def load_data(config: Config, place: Place) -> Dataset:
+def load_data(config: Config, place: Placement) -> Dataset:
     """The data of a run."""
     return data.load(config.data.name, place.data_dir, validate=config.data.validate, **dict(config.data.options))
 
@@ -161,10 +161,10 @@ def save_weights(model: nn.Module, path: Path) -> None:
     write_whole(path, lambda file: file.write(save(tensors)))
 
 
-def load_model(folder: Path, place: Place | None = None, dataset: Dataset | None = None) -> tuple[nn.Module, str]:
+def load_model(folder: Path, place: Placement | None = None, dataset: Dataset | None = None) -> tuple[nn.Module, str]:
     """The network of a run, and which weights it holds: the final ones, or those of its newest checkpoint."""
     config = read_config(folder)
-    dataset = dataset or load_data(config, place or read_place(folder))
+    dataset = dataset or load_data(config, place or read_placement(folder))
     final = folder / "model.safetensors"
     if final.exists():
         model = build_model(config, config.stages[-1], dataset)

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zerocross.checks import one_line
 from zerocross.data.dataset import Dataset
-from zerocross.train.config import Task
+from zerocross.train.config import TaskConfig
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
-def build_loss(task: Task, teacher: nn.Module | None) -> Loss:
+def build_loss(task: TaskConfig, teacher: nn.Module | None) -> Loss:
     """The loss of a task: (model, inputs, targets) -> mean over the batch."""
     if task.name == "classification":
 
@@ -39,7 +40,7 @@ def build_loss(task: Task, teacher: nn.Module | None) -> Loss:
     return distillation
 
 
-def load_teacher(task: Task, dataset: Dataset, load_run: Callable[[Path], nn.Module]) -> nn.Module | None:
+def load_teacher(task: TaskConfig, dataset: Dataset, load_run: Callable[[Path], nn.Module]) -> nn.Module | None:
     """The teacher that a task names, frozen and in evaluation mode; None where there is none to load.
 
     Args:
@@ -67,10 +68,10 @@ def check_fits(network: nn.Module, dataset: Dataset, what: str) -> None:
     try:
         with torch.no_grad():
             shape = tuple(network.eval()(x).shape)
-    except RuntimeError as wrong:
+    except RuntimeError as error:
         raise ValueError(
-            f"{what} does not take the inputs of {dataset.name}, {tuple(x.shape[1:])}: {_brief(wrong)}"
-        ) from wrong
+            f"{what} does not take the inputs of {dataset.name}, {tuple(x.shape[1:])}: {one_line(error)}"
+        ) from error
     finally:
         network.train(was_training)
     if shape != (1, dataset.num_classes):
@@ -84,11 +85,11 @@ def check_batch(network: nn.Module, dataset: Dataset, samples: int) -> None:
     try:
         with torch.no_grad():
             copy.deepcopy(network).train()(torch.zeros(1, *dataset.input_size))
-    except ValueError as wrong:
+    except ValueError as error:
         raise ValueError(
             "batch_size leaves 1 sample per forward pass and device, on which batch norm cannot be trained: it must be "
-            f"at least 2 x accumulate x devices ({_brief(wrong)})"
-        ) from wrong
+            f"at least 2 x accumulate x devices ({one_line(error)})"
+        ) from error
 
 
 def _from_function(name: str, weights: str | None) -> nn.Module:
@@ -101,16 +102,16 @@ def _from_function(name: str, weights: str | None) -> nn.Module:
     try:
         build: Any = getattr(importlib.import_module(module_name), function_name)
         teacher = build()
-    except Exception as wrong:  # whatever someone else's module does
+    except Exception as error:  # whatever someone else's module does
         raise ValueError(
-            f"task.teacher {name!r} is read as module:function, and failed: {type(wrong).__name__}: {_brief(wrong)}"
-        ) from wrong
+            f"task.teacher {name!r} is read as module:function, and failed: {type(error).__name__}: {one_line(error)}"
+        ) from error
     if not isinstance(teacher, nn.Module):
         raise ValueError(f"task.teacher {name!r} gave a {type(teacher).__name__}, not a network (nn.Module)")
     try:
         teacher.load_state_dict(read_weights(Path(weights)))
-    except RuntimeError as wrong:
-        raise ValueError(f"{weights} does not fit the teacher {name!r}: {_brief(wrong)}") from wrong
+    except RuntimeError as error:
+        raise ValueError(f"{weights} does not fit the teacher {name!r}: {one_line(error)}") from error
     return teacher
 
 
@@ -149,10 +150,5 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
             return load_file(path)
         return torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as wrong:  # a broken file fails in many ways, all of which mean the same
-        raise ValueError(f"{path} is not a readable state dict: {_brief(wrong)}") from wrong
-
-
-def _brief(wrong: BaseException) -> str:
-    """The beginning of an error's message, on one line."""
-    return " ".join(str(wrong).split())[:160]
+    except Exception as error:  # a broken file fails in many ways, all of which mean the same
+        raise ValueError(f"{path} is not a readable state dict: {one_line(error)}") from error

@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from zerocross import methods
-from zerocross.nn.checks import check_choice
-from zerocross.train.config import Config, Real, Stage, build_part, default_options
+from zerocross.checks import check_choice
+from zerocross.train.config import Config, RealConfig, Stage, build_part, default_options
 
 NETWORKS = ("common", "published")
 
@@ -35,7 +35,7 @@ def with_method(config: Config, name: str) -> Config:
     stages = tuple(dataclasses.replace(stage, optimizer={}) for stage in config.stages)
     if method.parts:
         stages = _stages_of(method.parts, sum(stage.epochs for stage in stages))
-    real = build_part(Real, {**dataclasses.asdict(config.real), **method.real}, "real.")
+    real = build_part(RealConfig, {**dataclasses.asdict(config.real), **method.real}, "real.")
     warmup = config.warmup_epochs
     if "warmup" in method.run:
         warmup = method.run["warmup"] * sum(stage.epochs for stage in stages)
@@ -81,7 +81,7 @@ def in_two_stages(config: Config) -> Config:
     start = config.stages[0].init_from
     if len(config.stages) > 1:
         raise ValueError(f"this run has {len(config.stages)} stages already: two-step training divides one")
-    parts = (methods.Part(0.5, "activations"), methods.Part(0.5, "both"))
+    parts = (methods.StageTemplate(0.5, "activations"), methods.StageTemplate(0.5, "both"))
     first, second = _stages_of(parts, sum(stage.epochs for stage in config.stages))
     first = dataclasses.replace(first, init_from=start)
     return dataclasses.replace(config, stages=(first, second))
@@ -111,7 +111,7 @@ def _warm(config: Config, stage: Stage) -> Stage:
     return stage
 
 
-def _stages_of(parts: tuple[methods.Part, ...], epochs: int) -> tuple[Stage, ...]:
+def _stages_of(parts: tuple[methods.StageTemplate, ...], epochs: int) -> tuple[Stage, ...]:
     counts = _shared_out(epochs, [part.share for part in parts])
     stages = []
     for part, count in zip(parts, counts, strict=True):

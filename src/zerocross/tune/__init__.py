@@ -4,13 +4,18 @@ It takes any callable, (settings, report) -> value, and knows nothing of network
 memory, or `connect`, `begin_or_join`, `extend` and `work` on a database that workers share.
 """
 
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
 from zerocross.tune.history import History, Outcome
 from zerocross.tune.loop import Objective, Report, extend, search, work
 from zerocross.tune.samplers import SAMPLERS
-from zerocross.tune.space import Parameter, Space
+from zerocross.tune.space import Parameter, SearchSpace
 from zerocross.tune.spaces import SPACES
 from zerocross.tune.storage import Storage, connect, in_memory
-from zerocross.tune.study import Plan, Study, begin_or_join, join
+from zerocross.tune.study import Study, StudyPlan, begin_or_join, join
 
 __all__ = [
     "SAMPLERS",
@@ -19,9 +24,9 @@ __all__ = [
     "Objective",
     "Outcome",
     "Parameter",
-    "Plan",
+    "StudyPlan",
     "Report",
-    "Space",
+    "SearchSpace",
     "Storage",
     "Study",
     "begin_or_join",
@@ -32,3 +37,13 @@ __all__ = [
     "search",
     "work",
 ]
+
+_RENAMED = {"Plan": "StudyPlan", "Space": "SearchSpace"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        message = f"zerocross.tune.{name} is deprecated, use zerocross.tune.{_RENAMED[name]} instead"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return globals()[_RENAMED[name]]
+    raise AttributeError(f"module 'zerocross.tune' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -12,9 +12,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from zerocross.tune import history, queue, samplers
 from zerocross.tune.history import History, Outcome
-from zerocross.tune.space import Settings, Space
+from zerocross.tune.space import SearchSpace, Settings
 from zerocross.tune.storage import in_memory, patiently
-from zerocross.tune.study import Plan, Study, begin_or_join, quietly
+from zerocross.tune.study import Study, StudyPlan, begin_or_join, quietly
 
 Report = Callable[[int, float], None]
 Objective = Callable[[Settings, Report], float]
@@ -23,7 +23,7 @@ _POLL = 1.0  # seconds between two looks at a study whose last trials run elsewh
 
 def search(
     objective: Objective,
-    space: Space,
+    space: SearchSpace,
     trials: int,
     sampler: str = "botorch",
     seed: int = 0,
@@ -41,7 +41,7 @@ def search(
         seed: Of the sampler; the same seed and objective give the same history.
         prune: Cut a trial that is worse than the median of the others at the same step.
     """
-    study = begin_or_join(in_memory(), "search", Plan(space, sampler, seed, prune))
+    study = begin_or_join(in_memory(), "search", StudyPlan(space, sampler, seed, prune))
     extend(study, trials)
     work(study, objective)
     return history.read(study.load())
@@ -89,7 +89,7 @@ def _run(study: Study, claimed: FrozenTrial, objective: Objective) -> Outcome | 
     try:
         with queue.alive(database, claimed, study.storage.beat):
             with quietly():
-                sampler = samplers.Timed(_sampler(study, claimed))
+                sampler = samplers.TimedSampler(_sampler(study, claimed))
                 view = study.load(sampler)
                 trial = optuna.trial.Trial(view, claimed._trial_id)
                 settings = study.plan.space.suggest(trial)

@@ -8,12 +8,12 @@ from typing import Any
 
 from zerocross.files import write_whole
 from zerocross.tune.history import History
-from zerocross.tune.space import Parameter, Space, short
+from zerocross.tune.space import Parameter, SearchSpace, short
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # Okabe and Ito: distinct to the colour-blind, and in print
 
 
-def draw(path: Path, history: History, space: Space, title: str, value: str = "value") -> None:
+def draw(path: Path, history: History, space: SearchSpace, title: str, value: str = "value") -> None:
     """Draw a history to a .png or .svg file; `value` says what the objective returned."""
     import matplotlib as mpl
 

@@ -25,11 +25,11 @@ def check(name: str) -> None:
         try:
             importlib.import_module("optuna_integration.botorch")
             importlib.import_module("botorch")
-        except ImportError as wrong:
-            raise ValueError(f"sampler 'botorch' needs a package ({wrong}): pip install 'zerocross[tune]'") from wrong
+        except ImportError as error:
+            raise ValueError(f"sampler 'botorch' needs a package ({error}): pip install 'zerocross[tune]'") from error
 
 
-class Timed(BaseSampler):
+class TimedSampler(BaseSampler):
     """A sampler that counts its own seconds, without those of the storage that its suggestions go to."""
 
     def __init__(self, sampler: BaseSampler) -> None:

@@ -49,8 +49,8 @@ class Parameter:
     def _check_choices(self) -> None:
         if self.low is not None or self.high is not None or self.log:
             raise ValueError(f"{self.name} has choices and a range (low, high, log); give one of the two")
-        if wrong := [choice for choice in self.choices if not isinstance(choice, Value)]:
-            raise ValueError(f"{self.name}: {wrong[0]!r} cannot be a choice; give numbers, texts, true, false or null")
+        if bad := [choice for choice in self.choices if not isinstance(choice, Value)]:
+            raise ValueError(f"{self.name}: {bad[0]!r} cannot be a choice; give numbers, texts, true, false or null")
         if len({(type(choice), choice) for choice in self.choices}) != len(self.choices) or len(self.choices) < 2:
             raise ValueError(f"{self.name}: choices are {list(self.choices)}; give at least two different ones")
 
@@ -100,7 +100,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """A search space.
 
     Args:
@@ -119,8 +119,8 @@ class Space:
             raise ValueError(f"{twice[0]} stands twice in the search space")
         if both := [name for name in names if name in self.fixed]:
             raise ValueError(f"{both[0]} is searched and fixed at the same time; leave out one of the two")
-        if wrong := [name for name, value in self.fixed.items() if not isinstance(value, Value)]:
-            raise ValueError(f"{wrong[0]} is fixed at {self.fixed[wrong[0]]!r}; give a number, text, true, false, null")
+        if bad := [name for name, value in self.fixed.items() if not isinstance(value, Value)]:
+            raise ValueError(f"{bad[0]} is fixed at {self.fixed[bad[0]]!r}; give a number, text, true, false, null")
 
     @property
     def names(self) -> list[str]:
@@ -146,8 +146,8 @@ class Space:
         return ", ".join([*map(str, self.parameters), *fixed])
 
 
-def from_dict(values: Any) -> Space:
-    """The Space of such a dict: {"parameters": [...], "fixed": {...}}; unknown keys are refused."""
+def from_dict(values: Any) -> SearchSpace:
+    """The SearchSpace of such a dict: {"parameters": [...], "fixed": {...}}; unknown keys are refused."""
     if not isinstance(values, dict) or not isinstance(values.get("parameters"), list):
         raise ValueError('a search space is {"parameters": [{"name": ..., "low": ..., "high": ...}, ...]}')
     _refuse_unknown(values, ("parameters", "fixed"), "a search space")
@@ -159,15 +159,15 @@ def from_dict(values: Any) -> Space:
     fixed = values.get("fixed", {})
     if not isinstance(fixed, dict):
         raise ValueError(f'fixed is {fixed!r}; it must be {{"name": value, ...}}')
-    return Space(tuple(Parameter(**parameter) for parameter in values["parameters"]), fixed)
+    return SearchSpace(tuple(Parameter(**parameter) for parameter in values["parameters"]), fixed)
 
 
-def read(path: Path) -> Space:
-    """The Space of a JSON file."""
+def read(path: Path) -> SearchSpace:
+    """The SearchSpace of a JSON file."""
     try:
         return from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as wrong:  # a JSONDecodeError is one, too
-        raise ValueError(f"{path}: {wrong}") from wrong
+    except ValueError as error:  # a JSONDecodeError is one, too
+        raise ValueError(f"{path}: {error}") from error
 
 
 def short(value: Value) -> str:

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from zerocross.tune.space import Parameter, Space, read
+from zerocross.tune.space import Parameter, SearchSpace, read
 
 
-def _latent(scale: str) -> Space:
+def _latent(scale: str) -> SearchSpace:
     """Six settings of latent weights, with or without this scaling."""
-    return Space(
+    return SearchSpace(
         (
             Parameter("optimizer.lr", 1e-3, 10.0, log=True),
             Parameter("optimizer.start", 1e-4, 1.0, log=True),
@@ -30,9 +30,9 @@ def _latent(scale: str) -> Space:
     )
 
 
-SPACES: Mapping[str, Space] = MappingProxyType(
+SPACES: Mapping[str, SearchSpace] = MappingProxyType(
     {
-        "filter": Space(
+        "filter": SearchSpace(
             (
                 Parameter("optimizer.alpha", 1e-5, 1e-1, log=True),
                 Parameter("optimizer.gamma", 1e-2, 1.0, log=True),
@@ -45,7 +45,7 @@ SPACES: Mapping[str, Space] = MappingProxyType(
 )
 
 
-def get(name: str) -> Space:
+def get(name: str) -> SearchSpace:
     """A named space, or that of a JSON file."""
     if name in SPACES:
         return SPACES[name]

@@ -16,6 +16,7 @@ from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 
+from zerocross.checks import one_line
 from zerocross.tune.queue import requeue
 
 T = TypeVar("T")
@@ -63,13 +64,13 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
     options = {"connect_args": {"timeout": 60}} if sqlite else {"connect_args": {"connect_timeout": 10}}
     try:
         rdb = _open(url, options if sqlite else {**options, "pool_pre_ping": True}, beat, grace)
-    except ImportError as wrong:
+    except ImportError as error:
         raise ValueError(
-            f"the storage {named} needs a driver ({wrong.__cause__ or wrong}): pip install psycopg[binary] for "
+            f"the storage {named} needs a driver ({error.__cause__ or error}): pip install psycopg[binary] for "
             "postgresql://, pymysql for mysql+pymysql://"
-        ) from wrong
-    except (SQLAlchemyError, StorageInternalError, RuntimeError) as wrong:
-        raise ValueError(f"the storage {named} cannot be reached: {_brief(wrong)}") from wrong
+        ) from error
+    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        raise ValueError(f"the storage {named} cannot be reached: {_brief(error)}") from error
     if sqlite:
         _take_turns(rdb.engine)
     return Storage(optuna.storages.get_storage(rdb), beat, grace)  # which remembers what can no longer change
@@ -170,7 +171,6 @@ def _check_file(file: str | None, named: str, *, create: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _brief(wrong: BaseException) -> str:
+def _brief(error: BaseException) -> str:
     """The beginning of a database's message, without SQLAlchemy's reference to its pages."""
-    text = str(getattr(wrong, "orig", None) or wrong.__cause__ or wrong)
-    return " ".join(text.split())[:200]
+    return one_line(getattr(error, "orig", None) or error.__cause__ or error, 200)

@@ -18,7 +18,7 @@ from optuna.samplers import BaseSampler
 
 from zerocross.tune import samplers
 from zerocross.tune.samplers import STARTUP
-from zerocross.tune.space import Space, from_dict
+from zerocross.tune.space import SearchSpace, from_dict
 from zerocross.tune.storage import Storage
 
 _PLAN = "plan"  # the study's attribute that holds it
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """What a study searches, and how; all workers of a study share it.
 
     Args:
@@ -37,7 +37,7 @@ class Plan:
         about: What the objective needs, as plain JSON; kept with the study, for whoever goes on with it.
     """
 
-    space: Space
+    space: SearchSpace
     sampler: str = "botorch"
     seed: int = 0
     prune: bool = False
@@ -59,7 +59,7 @@ class Study:
 
     storage: Storage
     name: str
-    plan: Plan
+    plan: StudyPlan
 
     def load(self, sampler: BaseSampler | None = None) -> optuna.Study:
         """Optuna's view of it; higher values are better."""
@@ -69,7 +69,7 @@ class Study:
         return optuna.load_study(study_name=self.name, storage=self.storage.database, sampler=sampler, pruner=pruner)
 
 
-def begin_or_join(storage: Storage, name: str, plan: Plan) -> Study:
+def begin_or_join(storage: Storage, name: str, plan: StudyPlan) -> Study:
     """Make a study, or join the one of that name if it was made by the same plan; another plan is refused."""
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -100,7 +100,7 @@ def join(storage: Storage, name: str) -> Study:
     if _PLAN not in found.user_attrs:
         raise ValueError(f"study {name!r} was not made by zerocross: it has no plan; choose another name")
     values = found.user_attrs[_PLAN]
-    return Study(storage, name, Plan(**{**values, "space": from_dict(values["space"])}))
+    return Study(storage, name, StudyPlan(**{**values, "space": from_dict(values["space"])}))
 
 
 @contextmanager

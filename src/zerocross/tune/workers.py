@@ -15,7 +15,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Ended:
+class WorkerExit:
     """How a worker ended.
 
     Args:
@@ -78,7 +78,7 @@ def stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def run(count: int, target: Callable[..., object], *args: Any) -> list[Ended]:
+def run(count: int, target: Callable[..., object], *args: Any) -> list[WorkerExit]:
     """Call target(*args) in `count` processes, each limited to its share of the cores; wait for all of them.
 
     An interrupt, or SIGTERM, is passed on to those that run, which have time to give their trials back.
@@ -108,7 +108,7 @@ def run(count: int, target: Callable[..., object], *args: Any) -> list[Ended]:
                     process.terminate()
             _wait_for(processes, said)
             raise
-    return [Ended(process.exitcode or 0, error) for process, error in zip(processes, said.values(), strict=True)]
+    return [WorkerExit(process.exitcode or 0, error) for process, error in zip(processes, said.values(), strict=True)]
 
 
 def _wait_for(processes: list[Any], said: dict[Any, str]) -> None:
@@ -143,6 +143,6 @@ def _begin(count: int, errors: Any, target: Callable[..., object], args: tuple[A
             target(*args)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    except Exception as wrong:
-        errors.send(f"{type(wrong).__name__}: {wrong}")
+    except Exception as error:
+        errors.send(f"{type(error).__name__}: {error}")
         sys.exit(1)

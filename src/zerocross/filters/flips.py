@@ -1,0 +1,40 @@
+"""The alpha at which noise flips weights at a wanted rate: one number in place of alpha and gamma."""
+
+from __future__ import annotations
+
+import math
+
+HALF = 0.5  # a filter without memory flips every second sign
+
+
+def alpha_for_flips(rate: float, gamma: float | None = None) -> float:
+    """Return the alpha of two averages in a row whose output changes sign in this share of steps under white noise.
+
+    Two averages flip arccos((p + q) / (1 + pq)) / pi of the time, p = 1 - alpha, q = 1 - gamma; solved for alpha. For
+    small rates and gammas that is about (pi rate)^2 / gamma, or pi rate where gamma is tied to alpha.
+    `zerocross.filters.flip_rate` gives the rate of any filter.
+
+    Args:
+        rate: flips per weight and step, from 0 to `most_flips(gamma)`. A rate of 0 is alpha = 0.
+        gamma: the inner discount, in (0, 1]; None ties it to alpha, the symmetric filter.
+    """
+    most = most_flips(gamma)
+    if not 0 <= rate <= most:
+        tied = "alpha = gamma" if gamma is None else f"gamma = {gamma}"
+        raise ValueError(f"a flip rate of {rate} is out of reach: with {tied} it lies in [0, {most:.4g}], alpha = 1")
+    if gamma is None:
+        tangent = math.tan(math.pi * rate / 2)
+        return 2 * tangent / (1 + tangent)
+    if rate == most:
+        return 1.0
+    gap = 2 * math.sin(math.pi * rate / 2) ** 2  # 1 - cos(pi rate), without its cancellation
+    return gap * (2 - gamma) / (gamma + (1 - gamma) * gap)
+
+
+def most_flips(gamma: float | None = None) -> float:
+    """Return the flip rate at alpha = 1, the largest that two averages with this gamma have under white noise."""
+    if gamma is None:
+        return HALF
+    if not 0 < gamma <= 1:
+        raise ValueError(f"gamma is {gamma}; it must lie in (0, 1]")
+    return math.acos(1 - gamma) / math.pi

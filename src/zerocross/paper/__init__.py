@@ -1,0 +1,1 @@
+"""The paper's figures and tables, one a file: claims, configs and a run."""

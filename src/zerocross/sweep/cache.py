@@ -1,0 +1,104 @@
+"""Where jobs are kept: a finished one as one JSON file named by its key, an unfinished one as a folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from zerocross.files import write_json
+from zerocross.sweep.job import Job, Result
+from zerocross.train.folder import read_json
+
+_POLL = 1.0  # seconds between two attempts to get a lock that another process holds
+
+
+@dataclass(frozen=True)
+class RunCache:
+    """Finished jobs by content hash, and the folders of unfinished ones. Many processes may share both.
+
+    Args:
+        results: results/KEY.json: finished jobs.
+        work: work/KEY/: what unfinished ones have saved; work/KEY.lock is held by the process that does the job.
+        keep: Keep the folder of a finished job (weights and metrics of a training), too.
+    """
+
+    results: Path
+    work: Path
+    keep: bool = False
+
+    def path(self, key: str) -> Path:
+        """The file of a finished job."""
+        return self.results / f"{key}.json"
+
+    def folder(self, key: str) -> Path:
+        """The folder of an unfinished job."""
+        return self.work / key
+
+    def find(self, job: Job) -> Result | None:
+        """The result of a job, or None if it is not finished.
+
+        Raises:
+            ValueError: if the file is damaged, or holds another job's result.
+        """
+        path = self.path(job.key)
+        if not path.exists():
+            return None
+        result = read_json(path.parent, path.name)
+        try:
+            if missing := [name for name in job.kind.parts if name not in result]:
+                raise ValueError(f"it has no {', '.join(missing)}")
+            job.kind.check(job, result)
+        except (ValueError, TypeError, KeyError) as wrong:
+            raise ValueError(f"{path} is damaged: {wrong}; remove it to have this {job.kind.noun} made again") from None
+        return result
+
+    def finish(
+        self,
+        job: Job,
+        *,
+        show: bool = True,
+        say: Callable[[str], None] = print,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> Result:
+        """Do a job, resuming what an earlier attempt has saved, and keep its result; or return the one that is there.
+
+        Args:
+            job: Which.
+            show: Progress of the job itself.
+            say: Told once if another process holds the job, which is then waited for.
+            stopping: Asked while waiting; True gives up by SystemExit.
+        """
+        with self._lock(job, say, stopping):
+            if (result := self.find(job)) is None:
+                result = job.kind.work(job, self.folder(job.key), show)
+                write_json(self.path(job.key), result)
+            if not self.keep:
+                shutil.rmtree(self.folder(job.key), ignore_errors=True)
+        self.folder(job.key).with_suffix(".lock").unlink(missing_ok=True)  # whoever waited finds the result now
+        return result
+
+    @contextmanager
+    def _lock(self, job: Job, say: Callable[[str], None], stopping: Callable[[], bool]) -> Iterator[None]:
+        """Hold a job; the operating system frees the lock of a process that was killed."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        folder = self.folder(job.key)
+        lock = FileLock(folder.with_suffix(".lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"another process is at this {job.kind.noun}, in {folder}: waiting for it")
+            while not lock.is_locked:
+                try:
+                    lock.acquire(timeout=_POLL)
+                except Timeout:
+                    if stopping():
+                        raise SystemExit(143) from None
+        try:
+            yield
+        finally:
+            lock.release()

@@ -1,0 +1,119 @@
+"""Where jobs are executed: on this machine, or on a Slurm cluster, with what that takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zerocross.checks import check_choice
+
+CLUSTERS = ("local", "slurm")
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How many jobs at a time, and where.
+
+    Args:
+        jobs: Jobs at a time on this machine, at least 1. One is done in this process, on all its threads; more take a
+            process and a share of the threads (and one of the GPUs) each.
+        cluster: "local": this machine. "slurm": one Slurm job for each, submitted as one array.
+        partition: Slurm's; None takes the cluster's default.
+        gpus: GPUs of each Slurm job; 0 or 1, since a run takes one device.
+        cpus: Cores of each Slurm job, at least 1: the threads that it computes on.
+        time: Minutes after which Slurm ends a job, at least 5. A job saves two minutes before, and is requeued.
+        array: Slurm jobs that run at the same time, at most; at least 1.
+        slurm: Further options of sbatch by name ("account", "qos", "mem", ...).
+        setup: Shell commands that a Slurm job runs first ("module load ...").
+    """
+
+    jobs: int = 1
+    cluster: str = "local"
+    partition: str | None = None
+    gpus: int = 0
+    cpus: int = 1
+    time: int = 24 * 60
+    array: int = 64
+    slurm: Mapping[str, Any] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("cluster", self.cluster, CLUSTERS)
+        for name, least in (("jobs", 1), ("gpus", 0), ("cpus", 1), ("time", 5), ("array", 1)):
+            if (value := getattr(self, name)) < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
+        if self.gpus > 1:
+            raise ValueError(f"gpus is {self.gpus}; many runs take one device each: 0 or 1 (raise array instead)")
+        if self.cluster == "slurm" and self.jobs > 1:
+            raise ValueError(f"jobs is {self.jobs}, which is for this machine; on a cluster set array instead")
+
+    @property
+    def parallel(self) -> int:
+        """Jobs at a time."""
+        return self.array if self.cluster == "slurm" else self.jobs
+
+
+def minutes(text: str) -> int:
+    """A time limit as Slurm writes it ("90", "12:00:00", "2-00:00:00") in minutes, rounded up.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"time is {text!r}; write minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
+    days, first, second, third = (None if part is None else int(part) for part in found.groups())
+    if days is not None:  # D-H[:M[:S]]
+        seconds = ((days * 24 + (first or 0)) * 60 + (second or 0)) * 60 + (third or 0)
+    elif third is not None:  # H:M:S
+        seconds = ((first or 0) * 60 + (second or 0)) * 60 + third
+    else:  # M[:S]
+        seconds = (first or 0) * 60 + (second or 0)
+    return -(-seconds // 60)
+
+
+def from_file(path: Path, **given: Any) -> Execution:
+    """The Execution of a TOML file, such as
+
+        cluster = "slurm"
+        partition = "gpu"
+        gpus = 1
+        time = "12:00:00"
+        setup = ["module load cuda"]
+        [slurm]
+        account = "vision"
+
+    Args:
+        path: The file.
+        given: Fields that were set elsewhere, and that replace the file's.
+
+    Raises:
+        ValueError: if it holds anything else; it names the field.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as wrong:
+        raise ValueError(f"{path} is not a TOML file: {wrong}") from None
+    values = {**values, **given}
+    types = {each.name: each for each in dataclasses.fields(Execution)}
+    for name, value in values.items():
+        check_choice(f"{path}: field", name, types)
+        if name == "time":
+            values[name] = minutes(str(value))
+        elif name == "setup":
+            if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+                raise ValueError(f"{path}: setup must be a list of shell commands")
+            values[name] = tuple(value)
+        elif name == "slurm":
+            if not isinstance(value, dict):
+                raise ValueError(f"{path}: slurm must be a table of sbatch options, [slurm]")
+        elif not isinstance(value, str if name in {"cluster", "partition"} else int) or isinstance(value, bool):
+            wanted = "text" if name in {"cluster", "partition"} else "a whole number"
+            raise ValueError(f"{path}: {name} is {value!r}; it must be {wanted}")
+    return Execution(**values)

@@ -1,0 +1,16 @@
+"""The kinds of jobs by name, so that another process can do one from plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zerocross.sweep import searches, trainings
+from zerocross.sweep.job import Job
+
+KINDS = {kind.name: kind for kind in (trainings.KIND, searches.KIND)}
+
+
+def job_from(values: Mapping[str, Any]) -> Job:
+    """The Job of Job.to_dict()."""
+    return Job(values["key"], KINDS[values["kind"]], values["label"], values["payload"])

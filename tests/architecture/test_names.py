@@ -1,0 +1,37 @@
+"""One meaning per name: no two modules define a public class of the same name."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import zerocross
+
+ROOT = Path(zerocross.__file__).parent
+UNCHECKED = {"experiments", "runtime"}  # parts whose classes are still being renamed
+SHARED: dict[str, str] = {}  # class name -> why two modules may define it
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Class name -> the modules that define it at their top level."""
+    modules = defaultdict(list)
+    for path in sorted(ROOT.rglob("*.py")):
+        module = path.relative_to(ROOT)
+        if module.parts[0] in UNCHECKED:
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(str(module))
+    return modules
+
+
+def test_no_two_modules_define_the_same_public_class() -> None:
+    classes = public_classes()
+    assert len(classes) > 50
+    assert {name: modules for name, modules in classes.items() if len(modules) > 1 and name not in SHARED} == {}
+
+
+def test_shared_names_are_really_shared() -> None:
+    classes = public_classes()
+    assert [name for name in SHARED if len(classes[name]) < 2] == []
