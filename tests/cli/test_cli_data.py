@@ -89,7 +89,7 @@ def test_fetch_four_files_then_check(
         folder_address = site.address.rpartition("/")[0] + "/"
         arguments = ["data", "fetch", name, "--data-dir", str(tmp_path), "--url", folder_address]
         assert run(arguments) == 0
-        assert "all checksums official" in capsys.readouterr().out
+        assert "all checksums match" in capsys.readouterr().out
         assert run(arguments) == 0
         assert "already in" in capsys.readouterr().out
         assert len(site.asked) == 4

@@ -158,7 +158,7 @@ def test_damaged_config_is_named(finished: Path, in_a_folder: Path, capsys: Out)
 
 def test_run_folder_holds_what_the_help_promises(finished: Path) -> None:
     assert {path.name for path in finished.iterdir()} == {
-        ".lock", "checkpoints", "config.json", "curves.png", "metrics.jsonl", "model.safetensors", "place.json",
+        ".lock", "checkpoints", "config.json", "curves.png", "inputs.json", "metrics.jsonl", "model.safetensors", "place.json",
         "result.json",
     }  # fmt: skip
     result = json.loads((finished / "result.json").read_text(encoding="utf-8"))
@@ -291,7 +291,7 @@ def test_runs_lists_what_is_there(finished: Path, in_a_folder: Path, capsys: Out
 
 def test_runs_of_nothing_is_one_line(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["runs", "nowhere"]) == 2
-    assert "there is folder nowhere does not exist" in capsys.readouterr().err
+    assert "there is no folder nowhere" in capsys.readouterr().err
     assert app.run(["runs", "."]) == 2
     assert ". holds no run; make one by: zerocross train" in capsys.readouterr().err
 

@@ -157,7 +157,7 @@ def test_inputs_may_be_series_or_images_one_pixel_high() -> None:
     [
         (nn.Conv1d(2, 3, 3), r"returns a series \(3, 18\) per sample: pool or flatten it"),
         (nn.Sequential(nn.Conv1d(2, 3, 3, padding=1, padding_mode="circular"), nn.Flatten()), "padding by circular"),
-        (nn.Sequential(nn.Conv1d(2, 3, 2, padding="same"), nn.Flatten()), "'same' of an even kernel"),
+        (nn.Sequential(nn.Conv1d(2, 3, 2, padding="same"), nn.Flatten()), "'same' with an even kernel"),
         (nn.Sequential(nn.Conv1d(2, 3, 3), nn.AdaptiveAvgPool1d(4), nn.Flatten()), "an adaptive pool from"),
         (nn.Sequential(nn.Conv1d(2, 3, 3), nn.ConvTranspose1d(3, 3, 3), nn.Flatten()), "is not supported"),
     ],

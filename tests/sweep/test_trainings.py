@@ -288,7 +288,7 @@ def test_stopped_comparison_saves_itself_and_says_how_to_go_on(
     assert command.wait() == 143
     last = command.said().strip().splitlines()[-1]
     assert last.startswith("zerocross: stopped after ")
-    assert last.endswith("and saved, with 1 of 2 runs finished; the same command goes on from there")
+    assert last.endswith("checkpoint saved, with 1 of 2 runs finished; the same command continues from there")
     goes_on(forks, tmp_path)
     assert results_in(tmp_path) == unbroken
 
@@ -321,7 +321,7 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
     assert [path.stem for path in (tmp_path / "two" / "results").iterdir()] == [small().hash]
     said = capsys.readouterr().out
     assert "run 1 of 2: filter, seed 0: epoch 1 of 1  test" in said
-    assert "run 2 of 2: filter, seed 7 failed: training has diverged" in said
+    assert "run 2 of 2: filter, seed 7 failed: training diverged" in said
 
 
 def answered(folder: Path, **answer: Any) -> Handle:
@@ -370,7 +370,7 @@ def test_processes_end_with_their_parent_and_go_on_later(forks: Forks, tmp_path:
     assert command.wait() == (-number if number == signal.SIGKILL else 128 + number)
     until(lambda: not [pid for pid in pids if is_alive(pid)], timeout=120)
     if number != signal.SIGKILL:
-        assert "stopped and saved, with 0 of 2 runs finished; the same command goes on" in command.said()
+        assert "stopped and saved, with 0 of 2 runs finished; the same command continues" in command.said()
     seen = {run.name: updates(run) for run in begun(tmp_path)}
     again = forks.start(tmp_path, *long, "--jobs", "2", OMP_NUM_THREADS="2")
     until(lambda: all(updates(run) > seen[run.name] + 5 for run in begun(tmp_path)))

@@ -20,7 +20,7 @@ sync, count = os.fsync, 0
 def full(number):
     global count
     count += 1
-    if count > 5:  # place.json, config.json, three checkpoints
+    if count > 6:  # place.json, config.json, inputs.json, three checkpoints
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     sync(number)
 os.fsync = full

@@ -108,7 +108,7 @@ def _all(chosen: list[Artefact], scale: Scale, session: Session, console: Consol
         except Interrupted as stopped:
             return _tell(str(stopped), stopped.exit_code)
         except train.Stopped as stopped:
-            return _tell(f"{stopped}; the same command goes on from there", stopped.exit_code)
+            return _tell(f"{stopped}; the same command continues from there", stopped.exit_code)
         except OSError as wrong:
             if wrong.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
                 raise

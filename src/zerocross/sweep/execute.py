@@ -28,7 +28,7 @@ class Interrupted(Exception):  # noqa: N818 - not an error
     """
 
     def __init__(self, number: int, what: str) -> None:
-        super().__init__(f"{what}; the same command goes on from there")
+        super().__init__(f"{what}; the same command continues from there")
         self.exit_code = 128 + number
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from lightning_fabric.plugins.environments import LightningEnvironment, SLURMEnvironment, TorchElasticEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
@@ -311,6 +312,12 @@ def _save(run: Run, setup: StageSetup) -> None:
     fabric.barrier()
 
 
+def _in_slurm() -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "srun is available, but not used": on such a machine this is no mistake
+        return SLURMEnvironment.detect()
+
+
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
     """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process."""
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's name for it
@@ -318,9 +325,8 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
     strategy = "ddp" if devices * nodes > 1 else "auto"
     plugins: Any = None
-    if devices * nodes == 1 and not TorchElasticEnvironment.detect():
-        # One process needs no launcher: Fabric would look for Slurm's, and warn where there is an srun.
-        plugins = [LightningEnvironment()]
+    if not TorchElasticEnvironment.detect() and (devices * nodes == 1 or not _in_slurm()):
+        plugins = [LightningEnvironment()]  # what Fabric would choose, after a warning where there is an srun
     try:
         fabric = Fabric(
             accelerator=accelerator,

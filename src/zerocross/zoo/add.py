@@ -38,7 +38,9 @@ from zerocross.zoo.network import build, quantise, weights_file
 from zerocross.zoo.sources import SOURCES, Source
 
 REAL_TYPES = ("float32", "int8")
-AGREEMENT = 0.995  # of the samples, at least: rounding tips a sign here and there, nothing else may differ
+# Of the samples, at least: in float32 rounding flips a sign here and there. With int8 weights activations are rounded to
+# bytes, too, and signs close to 0 flip in every later layer (docs/deploy.md has figures).
+AGREEMENT = {"float32": 0.995, "int8": 0.7}
 TURNS, TURN_SECONDS = 20, 0.02
 
 
@@ -152,10 +154,11 @@ def write_entry(
 
 def _evaluated(card: Card, packed: runtime.Model, network: nn.Module, dataset: Dataset) -> Card:
     samples, correct, agreeing = compare(packed, network, dataset)
-    if agreeing < AGREEMENT * samples:
+    least = AGREEMENT[card.real]
+    if agreeing < least * samples:
         raise ValueError(
             f"the packed file and the PyTorch network give the same class for {agreeing} of {samples} samples only; at "
-            f"least {AGREEMENT:.1%} are expected, so something is wrong: nothing is written"
+            f"least {least:.1%} are expected, so something is wrong: nothing is written"
         )
     return replace(card, samples=samples, correct=correct, agreeing=agreeing)
 
