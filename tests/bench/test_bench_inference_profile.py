@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from zerocross.bench import inference_profile
-from zerocross.bench.inference_profile import Limits, StepTime, measure_profile
+from zerocross.bench.inference_profile import MachineLimits, StepTime, measure_profile
 from zerocross.cli.app import run
 from zerocross.runtime.kernels.steps import Kind
 
-LIMITS = Limits(binary=1000.0, real=50.0, bytes=200.0, memory=1000.0)
+LIMITS = MachineLimits(binary=1000.0, real=50.0, bytes=200.0, memory=1000.0)
 
 
 def test_a_step_is_compared_with_what_it_waits_for_longest():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zerocross.bench.train import Contender, TrainTimes, contenders
+from zerocross.bench.train import TrainContender, TrainTimes, contenders
 
 UPDATES = {
     "binary, float32, eager": 2.0,
@@ -29,7 +29,7 @@ def test_every_contender_has_a_time_and_a_name_of_its_own() -> None:
     assert [each.label for each in contenders("bf16")] == list(UPDATES)
     assert {each.precision for each in contenders("32")} == {"32"}
     assert TIMES.seconds("both", "32", compiled=False) == 2.0
-    assert Contender("none", "bf16", compiled=True).label == "full-precision twin, bfloat16"
+    assert TrainContender("none", "bf16", compiled=True).label == "full-precision twin, bfloat16"
 
 
 def test_targets_compare_with_the_float32_twin_and_the_bare_step() -> None:

@@ -181,7 +181,7 @@ def test_models_of_the_registry_give_what_pytorch_gives(case: str):
     assert within_size(packed, model)
 
 
-@pytest.mark.parametrize("binarizer", BINARIZERS)
+@pytest.mark.parametrize("binarizer", [name for name in BINARIZERS if name != "adabin"])
 def test_every_binarizer_leaves_signs_and_a_scale(binarizer: str):
     model = shaken(small(weights="latent", binarizer=binarizer))
     packed = pack(model, (2, 6, 6))

@@ -125,6 +125,23 @@ def test_a_network_that_diverged_is_refused():
             pack(broken, (4,))
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"weights": "latent", "binarizer": "adabin"}, r"blocks\.0\.conv\.binarizer.*AdaBin's weights are two values"),
+        ({"surrogate": "adabin"}, r"blocks\.0\.sign.*AdaBin's activations"),
+        ({"standardize": "centre"}, r"blocks\.0\.sign.*mean of a whole sample"),
+        ({"activation": "maxout"}, r"stem_activation.*activation='prelu'"),
+    ],
+)
+def test_layers_that_are_not_bits_say_so(options: dict[str, str], words: str):
+    """Also where signs are asked for: they would be another network's."""
+    model = create("digits_net", width=4, depth=1, **options).eval()
+    for resign in (False, True):
+        with pytest.raises(ValueError, match=f"cannot pack module '{words}"):
+            pack(model, (1, 8, 8), resign=resign)
+
+
 def test_ones_may_pad_bits_only():
     class Padded(nn.Module):
         def __init__(self, layer: nn.Module) -> None:

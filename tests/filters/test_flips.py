@@ -34,8 +34,8 @@ def test_noise_flips_as_often_as_computed() -> None:
     for rate, gamma in ((0.01, 0.1), (0.05, 0.1), (0.02, None)):
         alpha = alpha_for_flips(rate, gamma)
         inner = alpha if gamma is None else gamma
-        m = lfilter([inner], [1, inner - 1], noise)
-        g = lfilter([alpha], [1, alpha - 1], m)[:, 4_000:]
+        m = np.asarray(lfilter([inner], [1, inner - 1], noise))
+        g = np.asarray(lfilter([alpha], [1, alpha - 1], m))[:, 4_000:]
         flips = np.mean(np.sign(g[:, 1:]) != np.sign(g[:, :-1]))
         assert flips == pytest.approx(rate, rel=0.03)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 Array = NDArray[np.float64]
 Result = tuple[Array, Array, dict[str, Array]]
@@ -115,6 +116,54 @@ def dsq(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result
     return b * half, dw, slopes
 
 
+def reste(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """The sign times the layer's mean magnitude, through which gradients flow; the derivative of a power."""
+    del own
+    o = 1 + 2 * (1 - np.cos(np.pi / 2 * progress))
+    size, b = np.abs(w), signs(w)
+    slope = np.select([size <= 0.1, size <= 1.5], [0.1 ** (1 / o) / 0.1, size ** ((1 - o) / o) / o], 0.0)
+    return b * size.mean(), grad * size.mean() * slope + b * (grad * b).sum() / w.size, {}
+
+
+def adabin(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """The filter's mean, less or plus its deviation; EDE's gradient, and those of mean and deviation."""
+    del own
+    t = 10 ** (-3 + 4 * progress)
+    n, c = w.shape[1], less_mean(w)
+    a = np.sqrt((c**2).mean(1, keepdims=True))
+    b = signs(c)
+    du = grad * a * max(1 / t, 1) * t * (1 - np.tanh(t * c / a) ** 2)
+    da = (grad * b).sum(1, keepdims=True) - (du * c).sum(1, keepdims=True) / a**2
+    dc = du / a + da * c / (n * a)
+    return a * b + w.mean(1, keepdims=True), less_mean(dc) + grad.mean(1, keepdims=True), {}
+
+
+def siman(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """+1 for the n // 2 largest magnitudes of each filter of n; the gradient reaches the standardised magnitude."""
+    del progress
+    scale, (rows, n), c = own["scale"][:, None], w.shape, less_mean(w)
+    b = np.full(w.shape, -1.0)
+    b[np.arange(rows)[:, None], np.argsort(-np.abs(c), axis=1)[:, : n // 2]] = 1
+    r = 1 / np.sqrt(w.var(1, ddof=1, keepdims=True) + 1e-5)
+    du = grad * scale * np.sign(c)
+    dc = r * du - c * r**3 * (du * c).sum(1, keepdims=True) / (n - 1)
+    return b * scale, less_mean(dc), {"scale": (grad * b).sum(1)}
+
+
+def magnitudes_clamped(w: Array, percent: float) -> Array:
+    """What SiMaN does to the stored weights before each pass."""
+    c = less_mean(w)
+    low, high = np.percentile(np.abs(c), [percent, 100 - percent])
+    return np.clip(np.abs(c), low, high) * np.sign(c)
+
+
+def ovsw(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """The sign, times the mean magnitude of the standardised filter, which takes no gradient."""
+    del progress, own
+    s = np.abs(less_mean(w) / np.sqrt(w.var(1, ddof=1, keepdims=True) + 1e-5)).mean(1, keepdims=True)
+    return signs(w) * s, grad * s, {}
+
+
 NAIVE: dict[str, Callable[[Array, Array, float, dict[str, Array]], Result]] = {
     "binaryconnect": binaryconnect,
     "xnor-net": xnor_net,
@@ -123,4 +172,16 @@ NAIVE: dict[str, Callable[[Array, Array, float, dict[str, Array]], Result]] = {
     "ir-net": ir_net,
     "dsq": dsq,
     "recu": recu,
+    "reste": reste,
+    "adabin": adabin,
+    "siman": siman,
+    "ovsw": ovsw,
 }
+
+
+def around_zero(binarizer: str | None, weight: Tensor) -> Tensor:
+    """A layer's weight as minus and plus one scale per filter: AdaBin's two values lie around a centre of their own."""
+    if binarizer != "adabin":
+        return weight
+    rows = weight.flatten(1)
+    return weight - ((rows.amax(1) + rows.amin(1)) / 2).view(-1, *(1,) * (weight.dim() - 1))

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from zerocross.filters import IIRFilter, cascade, ema
 from zerocross.optim import (
+    BOLD,
+    BayesBiNN,
     BinaryOptimizer,
     Bop,
     Bop2ndOrder,
@@ -24,6 +26,7 @@ from zerocross.optim import (
     GradientFilter,
     IIRGradientFilter,
     LatentSGD,
+    OvSW,
 )
 
 
@@ -37,6 +40,7 @@ class Row:
         own: Options that a group of it may set, differing from the defaults.
         wrong: Arguments out of range, and a word that the error must have.
         schedulable: Whether its lr may be scheduled.
+        kept: Arguments with which its construction leaves weights as they are, where it does not by itself.
         compiled: Whether it compiles code, which is slow to try.
     """
 
@@ -45,6 +49,7 @@ class Row:
     own: dict[str, Any] = field(default_factory=dict)
     wrong: tuple[tuple[dict[str, Any], str], ...] = ()
     schedulable: bool = True
+    kept: dict[str, Any] = field(default_factory=dict)
     compiled: bool = False
 
 
@@ -70,6 +75,18 @@ def _bop(**settings: Any) -> Callable[..., BinaryOptimizer]:
 
 def _bop2ndorder(**settings: Any) -> Callable[..., BinaryOptimizer]:
     return lambda params, **more: Bop2ndOrder(params, **{**settings, **more})
+
+
+def _ovsw(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: OvSW(params, **{**settings, **more})
+
+
+def _bayesbinn(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: BayesBiNN(params, **{**settings, **more})
+
+
+def _bold(**settings: Any) -> Callable[..., BinaryOptimizer]:
+    return lambda params, **more: BOLD(params, **{**settings, **more})
 
 
 def designed(sections: Any) -> IIRFilter:
@@ -113,6 +130,22 @@ _CASCADE_RANGES = (
     ({"alpha": 0.0}, r"alpha is 0.0; it must lie in \(0, 1\]"),
     ({"gammas": (0.1, 0.0)}, r"gammas are \(0.1, 0.0\); each must lie in"),
 )
+_OVSW_RANGES = (
+    ({"lr": 0.0}, "lr is 0.0; it must be positive"),
+    ({"gamma": 0.0}, r"gamma is 0.0; it must lie in \(0, 1\]"),
+    ({"track": 2.0}, "track is 2.0"),
+    ({"weight_decay": -1.0}, "weight_decay is -1.0"),
+    ({"delta": float("nan")}, "delta is nan"),
+    ({"dampen": -1e-4}, "dampen is -0.0001"),
+    ({"silent": -1.0}, "silent is -1.0"),
+)
+_BAYES_RANGES = (
+    ({"lr": 0.0}, r"lr is 0.0; it must lie in \(0, 1\]"),
+    ({"gamma": 0.0}, r"gamma is 0.0; it must lie in \(0, 1\]"),
+    ({"temperature": 1.0}, "temperature is 1.0.*samples are not -1 and"),
+    ({"train_size": 0}, "train_size is 0"),
+    ({"start": -1.0}, "start is -1.0"),
+)
 
 OPTIMIZERS: dict[str, Row] = {
     "filter": Row(_filtered(alpha=0.02), own={"alpha": 0.3, "gamma": 0.7}, wrong=_RANGES),
@@ -122,9 +155,18 @@ OPTIMIZERS: dict[str, Row] = {
     "filter-compiled": Row(_filtered(alpha=0.02, compile=True), own={"alpha": 0.3, "gamma": 0.7}, compiled=True),
     "iir-averages": Row(_fixed(cascade(ema(0.1), ema(0.02))), schedulable=False),
     "iir-butterworth": Row(_fixed(designed(butter(3, 0.1, output="sos"))), schedulable=False),
-    "latent": Row(_latent(start=0.01), kind="latent", own={"lr": 0.5, "gamma": 0.3}, wrong=_LATENT_RANGES),
+    "latent": Row(
+        _latent(start=0.01),
+        kind="latent",
+        own={"lr": 0.5, "gamma": 0.3},
+        wrong=_LATENT_RANGES,
+        kept={"start": None},
+    ),
     "latent-switches": Row(
-        _latent(clip=0.1, clip_gradient=0.09, start=0.0, lr=0.2, weight_decay=0.01), kind="latent", own={"clip": 0.05}
+        _latent(clip=0.1, clip_gradient=0.09, start=0.0, lr=0.2, weight_decay=0.01),
+        kind="latent",
+        own={"clip": 0.05},
+        kept={"start": None},
     ),
     "cascade-1": Row(_cascade(alpha=0.02, gammas=()), own={"alpha": 0.3}),
     "cascade-3": Row(_cascade(alpha=0.02, gammas=(0.1, 0.3)), own={"alpha": 0.3}, wrong=_CASCADE_RANGES),
@@ -134,6 +176,10 @@ OPTIMIZERS: dict[str, Row] = {
         own={"gamma": 0.3, "sigma": 0.5, "tau": 0.1},
         wrong=(*_BOP_RANGES, ({"sigma": 0.0}, "sigma is 0.0")),
     ),
+    "ovsw": Row(_ovsw(lr=0.05), kind="latent", own={"lr": 0.1, "delta": 3.0}, wrong=_OVSW_RANGES),
+    "bayesbinn": Row(_bayesbinn(lr=0.02), own={"lr": 0.3}, wrong=_BAYES_RANGES),
+    "bayesbinn-momentum": Row(_bayesbinn(lr=0.02, gamma=0.1), own={"gamma": 0.5}),
+    "bold": Row(_bold(lr=0.1), own={"lr": 0.5}, wrong=(({"lr": 0.0}, "lr is 0.0; it must be positive and finite"),)),
 }
 
 SHAPES = ((4, 3, 3, 3), (5, 7))

@@ -54,9 +54,11 @@ def latent_sgd(gradients: Array, lrs: Array, weight_decay: float, gamma: float, 
     return np.array(path)
 
 
-def averages(gradients: Array, alphas: Array, gammas: tuple[float, ...], theta: Array) -> Array:
-    """Moving averages in a row, the last one with an alpha per step: theta after each gradient."""
-    states, thetas = [np.zeros_like(theta) for _ in (*gammas, 0)], []
+def averages(
+    gradients: Array, alphas: Array, gammas: tuple[float, ...], theta: Array, start: Array | float = 0.0
+) -> Array:
+    """Moving averages in a row from `start`, the last one with an alpha per step: theta after each gradient."""
+    states, thetas = [np.zeros_like(theta) + start for _ in (*gammas, 0)], []
     for x, alpha in zip(gradients, alphas, strict=True):
         for index, discount in enumerate((*gammas, alpha)):
             states[index] = (1 - discount) * states[index] + discount * (states[index - 1] if index else x)
@@ -96,6 +98,18 @@ def bop2ndorder(gradients: Array, gammas: Array, sigma: float | Array, tau: floa
     return np.array(thetas)
 
 
+def bold(gradients: Array, lrs: Array, theta: Array) -> Array:
+    """BOLD, with a learning rate per step: theta after each gradient."""
+    votes, kept, thetas = np.zeros_like(theta), 0.0, []
+    for x, lr in zip(gradients, lrs, strict=True):
+        votes = kept * votes + lr * x
+        flip = votes * theta >= 1
+        theta, votes = np.where(flip, -theta, theta), np.where(flip, 0.0, votes)
+        kept = 1 - flip.mean()
+        thetas.append(theta)
+    return np.array(thetas)
+
+
 class NaiveSGD:
     """SGD with momentum and weight decay as torch has it: the decay goes into the momentum."""
 
@@ -106,6 +120,26 @@ class NaiveSGD:
         """The weights after one update."""
         self.buffer = self.momentum * self.buffer + grad + self.weight_decay * w
         return w - lr * self.buffer
+
+
+class NaiveOvSW:
+    """OvSW, filter by filter: small gradients scaled up, weights that have not flipped decayed, then SGD."""
+
+    def __init__(self, momentum: float, weight_decay: float, delta: float, dampen: float) -> None:
+        self.sgd, self.delta, self.dampen = NaiveSGD(momentum, weight_decay), delta, dampen
+        self.rate: Array | float = 0.0
+        self.before: Array | None = None
+
+    def step(self, w: Array, grad: Array, lr: float) -> Array:
+        """The weights after one update."""
+        x = np.empty_like(grad)
+        for row, (g, v) in enumerate(zip(grad, w, strict=True)):
+            small, size = max(np.sqrt((g**2).sum()), 1e-6), max(np.sqrt((v**2).sum()), 1e-3)
+            x[row] = g * max(1.0, self.delta * size / small)
+        before = w if self.before is None else self.before
+        self.rate = 0.999 * self.rate + 0.001 * ((w < 0) != (before < 0))
+        self.before = w.copy()
+        return self.sgd.step(w, x + self.dampen * (self.rate < 1e-4) * w, lr)
 
 
 class NaiveAdam:

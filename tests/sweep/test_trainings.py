@@ -175,7 +175,7 @@ def spoil_score(text: str) -> str:
     ("spoil", "said"),
     [
         (spoil_text, "is damaged"),
-        (lambda _: "[]", "does not hold a JSON object"),
+        (lambda _: "[]", "is not a JSON object"),
         (spoil_hash, "the result of another config"),
         (spoil_config, "the result of another config"),
         (spoil_field, "colour"),
@@ -199,12 +199,12 @@ def test_damaged_result_is_refused_by_name_before_anything_runs(
 
 def test_failed_run_is_told_not_kept_and_does_not_stop_the_others(tmp_path: Path) -> None:
     failed, good = runs([diverging(), small()], tmp_path)
-    assert "training has diverged at update" in failed["failed"]
+    assert "training diverged at update" in failed["failed"]
     assert failed["hash"] == diverging().hash
     assert good["final"]["top1"] > 20
     assert [path.stem for path in (tmp_path / "results").iterdir()] == [small().hash]
     (again,) = runs([diverging()], tmp_path)
-    assert "training has diverged at update" in again["failed"]
+    assert "training diverged at update" in again["failed"]
 
 
 @pytest.mark.parametrize(

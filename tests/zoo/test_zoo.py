@@ -21,7 +21,7 @@ from zerocross.zoo.command import train_command
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results" / "runs"
-SETTLED = {"digits", "audiomnist", "cifar10"}  # the least that must be there
+NAMES = {"digits", "mnist", "fashion-mnist", "audiomnist", "cifar10", "ecg5000", "hapt"}
 
 
 def result_of(name: str) -> dict:
@@ -29,7 +29,7 @@ def result_of(name: str) -> dict:
 
 
 def test_the_box_is_small_and_whole():
-    assert set(zoo.names()) >= SETTLED
+    assert set(zoo.names()) >= NAMES
     wanted = {f"{name}.{end}" for name in zoo.names() for end in ("json", "zcb", "safetensors")}
     assert {path.name for path in zoo.FILES.iterdir()} == wanted
     assert sum(path.stat().st_size for path in zoo.FILES.iterdir()) < 1_000_000
@@ -44,7 +44,8 @@ def test_card_tells_of_its_files_and_of_the_result_of_its_run(name: str):
     assert card.packed_bytes == (zoo.FILES / card.packed_file).stat().st_size
     assert card.weights_bytes == (zoo.FILES / card.weights_file).stat().st_size
     assert tuple(card.class_names) == run.classes
-    assert tuple(card.input_size) == run.input_size
+    series = len(card.input_size) == 2  # packed as images one pixel high
+    assert run.input_size == ((card.input_size[0], 1, card.input_size[1]) if series else tuple(card.input_size))
     assert card.config == config.hash == run.graph.provenance["config"]
     assert card.trained_top1 == pytest.approx(result["final"]["top1"], abs=1e-4)
     assert (card.recipe, card.method, card.seed) == (config.recipe, config.method, config.seed)
@@ -72,11 +73,14 @@ def test_accuracy_is_that_of_the_card(name: str, request: pytest.FixtureRequest)
 def test_both_forms_compute_the_same(name: str):
     packed, network = zoo.load(name), zoo.model(name)
     assert not network.training
-    x = np.random.default_rng(0).standard_normal((64, *packed.input_size)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((64, *zoo.card(name).input_size)).astype(np.float32)
     with torch.no_grad():
         expected = network(torch.from_numpy(x)).numpy()
-    near = np.abs(packed(x) - expected).max(1) <= 1e-3
-    assert near.mean() >= 0.95, "signs that rounding tips are few"
+    found = packed(x)
+    near = np.abs(found - expected).max(1) <= 1e-3
+    # signs that rounding tips are few; with int8 weights activations are rounded to bytes, too, and more signs tip
+    assert near.mean() >= (0.8 if zoo.card(name).real == "int8" else 0.95)
+    assert (found.argmax(1) == expected.argmax(1)).mean() >= 0.95
     for module in network.modules():
         if kinds := getattr(module, "binary_kinds", {}):
             assert set(kinds) == {"weight"}

@@ -32,7 +32,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class MachineLimits:
     """What one thread can do at most, measured: billions of products a second, and of bytes read or written."""
 
     binary: float
@@ -65,12 +65,12 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Profile:
+class StepProfile:
     """All steps of a network for one image on one thread, in the order of the program."""
 
     model: str
     real: str
-    limits: Limits
+    limits: MachineLimits
     steps: list[StepTime]
 
     @property
@@ -84,7 +84,7 @@ class Profile:
         return {kind: kinds[kind] for kind in sorted(kinds, key=lambda kind: -kinds[kind]) if kinds[kind]}
 
 
-def measure_profile(name: str, real: str = "float32", rounds: int = 200) -> Profile:
+def measure_profile(name: str, real: str = "float32", rounds: int = 200) -> StepProfile:
     """Time every step of a network of the registry; the fastest of many rounds counts, and so it does of the limits.
 
     Args:
@@ -99,10 +99,10 @@ def measure_profile(name: str, real: str = "float32", rounds: int = 200) -> Prof
     limits = measure_limits(rounds)
     seconds = model.step_seconds(x, rounds)
     steps = [_step_time(step, each, limits) for step, (_, each) in zip(model.steps(), seconds, strict=True)]
-    return Profile(name, real, limits, steps)
+    return StepProfile(name, real, limits, steps)
 
 
-def _step_time(step: Any, seconds: float, limits: Limits) -> StepTime:
+def _step_time(step: Any, seconds: float, limits: MachineLimits) -> StepTime:
     kind = Kind(step["kind"])
     pixels, channels, terms, panels = (int(step[name]) for name in ("pixels", "channels", "terms", "panels"))
     per_term, rate = {
@@ -129,7 +129,7 @@ def _bytes_moved(step: Any) -> int:
     return int(written + source + panels * int(step["panel"]) + values * (step["stage_count"] > 0))
 
 
-def measure_limits(rounds: int) -> Limits:
+def measure_limits(rounds: int) -> MachineLimits:
     """Measure what one thread can do, the fastest of many short rounds each."""
     source = np.zeros(_MEGABYTES << 20, np.uint8)
     target = np.empty_like(source)
@@ -145,7 +145,7 @@ def measure_limits(rounds: int) -> Limits:
             call()
             fastest[key] = min(fastest[key], time.perf_counter() - began)
     rates = {key: amount / fastest[key] / 1e9 for key, (_, amount) in calls.items()}
-    return Limits(binary=measure_limit(rounds, ()).limit, **rates)
+    return MachineLimits(binary=measure_limit(rounds, ()).limit, **rates)
 
 
 def _register_loop(typ: Any, start: Callable[[int], Any], turn: Callable[[Any, Any], Any]) -> Any:

@@ -43,7 +43,7 @@ BUILDERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
 
 
 @dataclass(frozen=True)
-class Contender:
+class OptimizerContender:
     """One kind of step: its optimizer and options."""
 
     label: str
@@ -51,17 +51,17 @@ class Contender:
     settings: dict[str, Any]
 
 
-CONTENDERS: dict[str, Contender] = {
-    "sgd": Contender("SGD", "sgd", {}),
-    "sgd-foreach": Contender("SGD, foreach", "sgd-foreach", {}),
-    "sgd-fused": Contender("SGD, fused", "sgd-fused", {}),
-    "adam-fused": Contender("Adam, fused", "adam-fused", {}),
-    "filter": Contender("GradientFilter", "filter", _QUIET),
-    "filter-raise": Contender("  nonfinite='raise'", "filter", {**_QUIET, "nonfinite": "raise"}),
-    "filter-counting": Contender("  counting flips", "filter", {**_QUIET, "ff_every": 1}),
-    "compiled": Contender("GradientFilter, compiled", "compiled", _QUIET),
-    "compiled-raise": Contender("  nonfinite='raise'", "compiled", {**_QUIET, "nonfinite": "raise"}),
-    "compiled-counting": Contender("  counting flips", "compiled", {**_QUIET, "ff_every": 1}),
+CONTENDERS: dict[str, OptimizerContender] = {
+    "sgd": OptimizerContender("SGD", "sgd", {}),
+    "sgd-foreach": OptimizerContender("SGD, foreach", "sgd-foreach", {}),
+    "sgd-fused": OptimizerContender("SGD, fused", "sgd-fused", {}),
+    "adam-fused": OptimizerContender("Adam, fused", "adam-fused", {}),
+    "filter": OptimizerContender("GradientFilter", "filter", _QUIET),
+    "filter-raise": OptimizerContender("  nonfinite='raise'", "filter", {**_QUIET, "nonfinite": "raise"}),
+    "filter-counting": OptimizerContender("  counting flips", "filter", {**_QUIET, "ff_every": 1}),
+    "compiled": OptimizerContender("GradientFilter, compiled", "compiled", _QUIET),
+    "compiled-raise": OptimizerContender("  nonfinite='raise'", "compiled", {**_QUIET, "nonfinite": "raise"}),
+    "compiled-counting": OptimizerContender("  counting flips", "compiled", {**_QUIET, "ff_every": 1}),
 }
 
 
@@ -200,7 +200,7 @@ def _build(shapes: Shapes, names: Sequence[str] = tuple(BUILDERS)) -> dict[str, 
     return built
 
 
-def _step(optimizer: Optimizer, contender: Contender) -> float:
+def _step(optimizer: Optimizer, contender: OptimizerContender) -> float:
     """Return the duration of one step."""
     for name, value in contender.settings.items():
         setattr(optimizer, name, value)

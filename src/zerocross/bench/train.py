@@ -1,4 +1,4 @@
-"""Training speed: a binary network compared with its full-precision twin, and the whole loop with the bare step."""
+"""Training speed in one run: a binary network beside its full-precision twin, the whole loop beside the bare step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DTYPES = {"32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Contender:
+class TrainContender:
     """One way to compute an update."""
 
     binarize: Literal["both", "none"]
@@ -57,7 +57,7 @@ class TrainTimes:
         model: The network's name.
         batch_size: Images per update.
         precision: Of the whole loop: the faster one that this machine computes in.
-        updates: Contender's label -> seconds for forward, backward and step.
+        updates: TrainContender's label -> seconds for forward, backward and step.
         loop: Seconds per update of the whole loop: input, FF ratio, logging.
         input_path: Seconds to make a batch.
         macs: Multiply-accumulates of one image, forward.
@@ -75,7 +75,7 @@ class TrainTimes:
 
     def seconds(self, binarize: Literal["both", "none"], precision: Precision, *, compiled: bool = True) -> float:
         """The time of one update of this contender."""
-        return self.updates[Contender(binarize, precision, compiled).label]
+        return self.updates[TrainContender(binarize, precision, compiled).label]
 
     @property
     def bare(self) -> float:
@@ -98,12 +98,12 @@ class TrainTimes:
         ]
 
 
-def contenders(precision: Precision) -> list[Contender]:
+def contenders(precision: Precision) -> list[TrainContender]:
     """What is timed on a machine whose best precision is this one; in float32 alone where it has no bfloat16."""
-    every = [Contender("both", "32", compiled=False), Contender("both", "32", compiled=True)]
-    every.append(Contender("none", "32", compiled=True))
+    every = [TrainContender("both", "32", compiled=False), TrainContender("both", "32", compiled=True)]
+    every.append(TrainContender("none", "32", compiled=True))
     if precision == "bf16":
-        every += [Contender("both", "bf16", compiled=True), Contender("none", "bf16", compiled=True)]
+        every += [TrainContender("both", "bf16", compiled=True), TrainContender("none", "bf16", compiled=True)]
     return every
 
 
@@ -120,7 +120,7 @@ def measure(
         name: A model for 3 x 32 x 32 images.
         batch_size: Images per update.
         rounds: Timed updates of each contender; medians are reported.
-        say: Receives lines of progress.
+        say: Called with progress messages.
     """
     keep_freed_memory()  # as training does, for all contenders alike
     precision = best("cpu")
@@ -162,7 +162,7 @@ def _images(count: int) -> Dataset:
     return from_tensors(x, y, x[:256], y[:256], class_names=[str(n) for n in range(10)], augment="crop-flip")
 
 
-def _step(config: Config, contender: Contender, dataset: Dataset) -> Callable[[], None]:
+def _step(config: Config, contender: TrainContender, dataset: Dataset) -> Callable[[], None]:
     stage = replace(config.stages[0], binarize=contender.binarize)
     torch.manual_seed(0)
     model = models.create(config.model.name, binarize=contender.binarize)

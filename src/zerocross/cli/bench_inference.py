@@ -84,8 +84,8 @@ def command(
 
 def _profile(console: Console, name: str, real: str, rounds: int) -> None:
     from zerocross.bench.inference_profile import NAMES, measure_profile
+    from zerocross.checks import check_choice
     from zerocross.models.registry import MODELS
-    from zerocross.nn.checks import check_choice
 
     check_choice("--profile", name, MODELS)
     found = measure_profile(name, real, max(50, 4 * rounds))

@@ -1,4 +1,4 @@
-"""`zerocross bench train`: training speed compared with a full-precision twin and with the bare step."""
+"""`zerocross bench train`: training speed beside the full-precision twin and the bare step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Write the figures here, too.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Measure the training speed of a binary network and of its full-precision twin: forward, backward and step.
+    """Time training of a binary network: forward, backward and step, beside its full-precision twin.
 
     In float32 and, where the processor computes in it, in bfloat16; with the share of the matrix-product peak of that
     precision. Then the whole loop (input, FF ratio, logging) beside the bare step.
@@ -34,7 +34,7 @@ def command(
     from rich.console import Console
 
     if out is not None and out.exists() and not force:
-        raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
+        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
     import torch
 
     from zerocross.bench.train import measure

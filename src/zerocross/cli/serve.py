@@ -26,9 +26,9 @@ def command(
     """
     from zerocross import zoo
     from zerocross.runtime import load
-    from zerocross.serve import Limits, serve
+    from zerocross.serve import RequestLimits, serve
 
-    limits = Limits(max_bytes=max_bytes, seconds=seconds, max_batch=max_batch, max_requests=max_requests)
+    limits = RequestLimits(max_bytes=max_bytes, seconds=seconds, max_batch=max_batch, max_requests=max_requests)
     network = load(zoo.located(model), threads=threads)
     serve(
         network,

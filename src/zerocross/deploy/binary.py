@@ -23,6 +23,13 @@ def resigned(model: nn.Module) -> None:
                 weight.copy_(sign(weight))
 
 
+def refuse_not_packable(model: nn.Module) -> None:
+    """Raise ValueError for the first layer that says why it cannot be packed (`not_packable`)."""
+    for name, module in model.named_modules():
+        if reason := getattr(module, "not_packable", ""):
+            raise ValueError(f"cannot pack module {name!r} ({type(module).__name__}): {reason}")
+
+
 def split(weight: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return (signs, scale per output) with weight = scale * signs, or None if magnitudes differ within an output."""
     magnitude = weight.abs().flatten(1)

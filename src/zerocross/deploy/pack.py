@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from zerocross import __version__
 from zerocross.checks import check_choice
-from zerocross.deploy.binary import binary_layers, resigned
+from zerocross.deploy.binary import binary_layers, refuse_not_packable, resigned
 from zerocross.deploy.fold import PASSES, merge_affine
 from zerocross.deploy.operators import HANDLERS
 from zerocross.deploy.store import REAL_TYPES, to_graph
@@ -99,6 +99,7 @@ def pack(
         model = copy.deepcopy(model)
         resigned(model)
     check_binary(model)
+    refuse_not_packable(model)
     traced = trace(model, size)
     program = translate(traced, HANDLERS).alive()
     for fold in PASSES:

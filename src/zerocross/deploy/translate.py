@@ -20,7 +20,7 @@ Made = str | list[Step]
 
 
 @dataclass(frozen=True)
-class Context:
+class OperatorContext:
     """One operation of a traced network, and the names of the previous steps."""
 
     traced: Traced
@@ -60,7 +60,7 @@ class Context:
         return (compute,)
 
 
-Handler = Callable[[Context], Made]
+Handler = Callable[[OperatorContext], Made]
 
 
 def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
@@ -77,7 +77,7 @@ def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
         if node in used_up:
             continue
         try:
-            made = _made(Context(traced, node, names), found.get(node), handlers)
+            made = _made(OperatorContext(traced, node, names), found.get(node), handlers)
         except ValueError as error:
             where = module_path(node)
             kind = type(traced.model.get_submodule(where)).__name__
@@ -91,7 +91,7 @@ def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
     return StepGraph(steps, names[traced.result])
 
 
-def _made(context: Context, match: Match | None, handlers: Mapping[str, Handler]) -> Made:
+def _made(context: OperatorContext, match: Match | None, handlers: Mapping[str, Handler]) -> Made:
     node, name = context.node, aten_name(context.node)
     if match is not None:
         return [_matched(context, match)]
@@ -109,7 +109,7 @@ def _made(context: Context, match: Match | None, handlers: Mapping[str, Handler]
     return handlers[name](context)
 
 
-def _matched(context: Context, match: Match) -> Step:
+def _matched(context: OperatorContext, match: Match) -> Step:
     if match.op == "sign":
         return context.step("sign", match.source)
     slope = channel_values(match.slope, sample_shape(context.node))

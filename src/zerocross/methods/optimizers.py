@@ -10,14 +10,19 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from zerocross.nn.binarizers.siman import centre_and_clamp_magnitudes_
 from zerocross.nn.binarizers.xnor_net import centre_and_clamp_
 from zerocross.optim import (
+    BOLD,
+    BayesBiNN,
     Bop,
     Bop2ndOrder,
     CascadeFilter,
     GradientFilter,
     LatentSGD,
+    OvSW,
     clip_after_step,
+    keep_after_step,
     project_after_step,
 )
 
@@ -56,6 +61,22 @@ def bop2ndorder(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int)
     return Bop2ndOrder(params, gamma=h["gamma"], sigma=h["sigma"], tau=h["tau"], ff_every=ff_every)
 
 
+def ovsw(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> Optimizer:
+    """OvSW's SGD."""
+    names = ("lr", "gamma", "weight_decay", "delta", "dampen")
+    return OvSW(params, **{name: h[name] for name in names}, ff_every=ff_every)
+
+
+def bayesbinn(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> Optimizer:
+    """BayesBiNN."""
+    return BayesBiNN(params, lr=h["lr"], gamma=h["gamma"], ff_every=ff_every)
+
+
+def bold(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> Optimizer:
+    """BOLD."""
+    return BOLD(params, lr=h["lr"], ff_every=ff_every)
+
+
 # HybridOptimizer counts flips for torch's optimizers.
 
 
@@ -84,3 +105,21 @@ def binarynet(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -
 def xnor_net(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> Optimizer:
     """Adam, then weights centred and clamped."""
     return project_after_step(adam(params, h, ff_every), centre_and_clamp_)
+
+
+def siman(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> Optimizer:
+    """SGD, then weights centred and their magnitudes clamped, at a percentile that changes over the run."""
+    percent = float(h["percent"])
+    if not 0 <= percent <= 50:
+        raise ValueError(f"optimizer.percent is {percent}; it must lie in [0, 50]")
+    optimizer = sgd(params, h, ff_every)
+    for group in optimizer.param_groups:
+        group["percent"] = percent
+    _clamp_magnitudes(optimizer)
+    return keep_after_step(optimizer, _clamp_magnitudes)
+
+
+@torch.no_grad()
+def _clamp_magnitudes(optimizer: Optimizer, *_: Any) -> None:
+    for group in optimizer.param_groups:
+        centre_and_clamp_magnitudes_(group["params"], group["percent"])

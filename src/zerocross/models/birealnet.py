@@ -9,9 +9,10 @@ from torch.nn import functional as F
 
 from zerocross.checks import check_choice
 from zerocross.models.style import Style
+from zerocross.nn.binarizers.adabin import Maxout
 
 SHORTCUTS = ("subsample", "pool", "conv")
-ACTIVATIONS = ("hardtanh", "prelu", "relu", "none")
+ACTIVATIONS = ("hardtanh", "prelu", "maxout", "relu", "none")
 
 
 class PaddedShortcut(nn.Module):
@@ -118,13 +119,16 @@ def make_activation(kind: str, channels: int) -> nn.Module:
     """Return the activation of this name."""
     if kind == "prelu":
         return nn.PReLU(channels)
+    if kind == "maxout":
+        return Maxout(channels)
     return {"hardtanh": nn.Hardtanh, "relu": nn.ReLU, "none": nn.Identity}[kind]()
 
 
 def choose_activation(style: Style, activation: str | None, default: str) -> str:
     """Return the activation to use: the default of a binary network, and relu of its full-precision twin, for None.
 
-    ``"hardtanh"``, ``"prelu"`` (a slope per channel), ``"none"``, and without signs ``"relu"``.
+    ``"hardtanh"``, ``"prelu"`` (a slope per channel), ``"maxout"`` (two slopes per channel, AdaBin), ``"none"``,
+    and without signs ``"relu"``.
     """
     activation = activation or ("relu" if style.binarize == "none" else default)
     check_choice("activation", activation, ACTIVATIONS)

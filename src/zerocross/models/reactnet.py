@@ -73,6 +73,8 @@ class ReActNet(nn.Module):
 def _sign(style: Style, channels: int) -> nn.Module:
     if style.binarize == "none":
         return nn.Identity()
+    if style.surrogate == "adabin":
+        return style.sign(channels)
     return RSign(channels, "polynomial" if style.surrogate == "rsign" else style.surrogate, style.standardize)
 
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from zerocross.checks import check_choice
 from zerocross.nn import BinaryConv1d, BinaryConv2d, BinaryLinear, RSign, Sign
+from zerocross.nn.binarizers.adabin import AdaSign
 from zerocross.nn.layers import INITS, SCALES, WEIGHTS, check_binarizer
 from zerocross.nn.sign import STANDARDIZE, check_surrogate
 
@@ -30,7 +31,8 @@ class Style:
         init: how latent weights start, a name of `zerocross.nn.layers.INITS`.
         init_scale: > 0, the range or spread of the latent start.
         surrogate: the surrogate gradient of the activations' sign, or ``"rsign"``: ReActNet's sign around a learned
-            threshold per channel, which adds a key.
+            threshold per channel, which adds a key; or ``"adabin"``: AdaBin's two values, learned per layer, which
+            adds two.
         standardize: what the input of that sign is divided by in training, see `zerocross.nn.Sign`.
     """
 
@@ -50,7 +52,7 @@ class Style:
         check_choice("scale", self.scale, SCALES)
         check_choice("init", self.init, INITS)
         check_choice("standardize", self.standardize, STANDARDIZE)
-        if self.surrogate != "rsign":
+        if self.surrogate not in ("rsign", "adabin"):
             check_surrogate(self.surrogate)
         check_surrogate(self.weight_surrogate)
         if self.binarizer is not None:
@@ -87,4 +89,6 @@ class Style:
             return nn.Identity()
         if self.surrogate == "rsign":
             return RSign(channels, standardize=self.standardize)
+        if self.surrogate == "adabin":
+            return AdaSign()
         return Sign(self.surrogate, standardize=self.standardize)

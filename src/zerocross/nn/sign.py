@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 
 from zerocross.checks import check_choice
 
-STANDARDIZE = ("none", "scale")
-_VARIANCE_FLOOR = 1e-5  # ReCU's
+STANDARDIZE = ("none", "scale", "scale_detached", "centre")
+_VARIANCE_FLOOR = 1e-5  # ReCU's, SiMaN's and OvSW's
+_CHORD, _REACH = 0.1, 1.5  # ReSTE's: below the first its derivative is a chord's slope, beyond the second it is 0
 Temperature = float | Tensor  # a 0-dim tensor if it changes, so that code is not recompiled
 
 
@@ -43,6 +45,13 @@ def _swish(x: Tensor, temperature: Temperature) -> Tensor:
     return 2 * temperature * torch.sigmoid(z) * torch.sigmoid(-z) * (2 - z * torch.tanh(z / 2))
 
 
+def _reste(x: Tensor, temperature: Temperature) -> Tensor:
+    size, inverse = x.abs(), 1 / temperature
+    power = size.clamp(min=_CHORD) ** (inverse - 1) * inverse
+    slope = torch.where(size <= _CHORD, _CHORD ** (inverse - 1), power)
+    return slope * (size <= _REACH)
+
+
 SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
     "identity": _identity,
     "clip": _clip,
@@ -50,6 +59,7 @@ SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
     "tanh": _tanh,
     "ede": _ede,
     "swish": _swish,
+    "reste": _reste,
 }
 """Name -> the derivative that replaces d sign(x) / dx, as a function of x and the temperature."""
 
@@ -125,13 +135,15 @@ def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.
     ``tanh``        t (1 - tanh(t x)^2)                                  tanh(t x)
     ``ede``         max(1/t, 1) t (1 - tanh(t x)^2)                      IR-Net, whose t goes from 1e-3 to 10
     ``swish``       t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))          BNN+, which starts at t = 5
+    ``reste``       abs(x)^(1/t - 1) / t inside [-1.5, 1.5], else 0;     ReSTE, whose t (its o) goes from 1 to 3
+                    within 0.1 of 0 the slope of the chord, 0.1^(1/t-1)
     ==============  ===================================================  ==========================================
 
     Args:
         x: any floating-point tensor; its dtype and memory format are kept, and its NaNs.
         surrogate: a name of the table (`SURROGATES`).
-        temperature: t > 0, the steepness of ``tanh``, ``ede`` and ``swish``; unused by the others. A 0-dim tensor where
-            it changes from step to step.
+        temperature: t > 0, the steepness of ``tanh``, ``ede``, ``swish`` and ``reste``; unused by the others.
+            A 0-dim tensor where it changes from step to step.
     """
     check_surrogate(surrogate, 1.0 if isinstance(temperature, Tensor) else temperature)
     return cast("Tensor", _SignFunction.apply(x, surrogate, temperature))
@@ -151,6 +163,15 @@ def ede_temperature(progress: float) -> float:
     return 10.0 ** (4 * progress - 3)
 
 
+def reste_exponent(progress: float) -> float:
+    """ReSTE's o: from 1 (the identity) to 3 along a quarter of a cosine, over training in [0, 1]."""
+    return 1 + 2 * (1 - math.cos(math.pi / 2 * progress))
+
+
+_SCHEDULES = {"ede": ede_temperature, "reste": reste_exponent}
+"""The temperature of an activation's sign as a function of how far training has come."""
+
+
 class Sign(nn.Module):
     """`sign` as a layer.
 
@@ -160,10 +181,13 @@ class Sign(nn.Module):
 
     Args:
         surrogate: a name of `SURROGATES`.
-        temperature: t > 0, see `sign`. With ``ede`` it is where `set_progress` has put it, at first 1e-3.
+        temperature: t > 0, see `sign`. With ``ede`` and ``reste`` it is where `set_progress` has
+            put it, at first 1e-3 and 1.
         standardize: ``"none"``; ``"scale"``: in training the input is divided by the standard deviation of its sample,
-            through which gradients flow (ReCU). It changes where the surrogate's derivative is read, and no sign:
-            evaluation leaves it out.
+            through which gradients flow (ReCU); ``"scale_detached"``: through which they do not (OvSW). It changes
+            where the surrogate's derivative is read, and no sign: evaluation leaves it out. ``"centre"``: the input
+            less the mean of its sample, then divided, with gradients, in evaluation too (SiMaN): signs depend on
+            the whole sample, so that such a network cannot be packed.
     """
 
     temperature: Temperature
@@ -173,21 +197,23 @@ class Sign(nn.Module):
         check_surrogate(surrogate, temperature)
         check_choice("standardize", standardize, STANDARDIZE)
         self.standardize = standardize
+        if standardize == "centre":
+            self.not_packable = "its signs depend on the mean of a whole sample (standardize='centre')"
         self.surrogate = surrogate
-        if surrogate == "ede":
-            self.register_buffer("temperature", torch.tensor(ede_temperature(0)), persistent=False)
+        if surrogate in _SCHEDULES:
+            self.register_buffer("temperature", torch.tensor(_SCHEDULES[surrogate](0)), persistent=False)
         else:
             self.temperature = temperature
 
     def set_progress(self, progress: float) -> None:
         """Set the temperature for this progress of training, from 0 to 1."""
         if isinstance(self.temperature, Tensor):
-            self.temperature.fill_(ede_temperature(progress))
+            self.temperature.fill_(_SCHEDULES[self.surrogate](progress))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return -1 or +1 for every element."""
-        if self.training and self.standardize == "scale":
-            x = _standardized(x)
+        if self.standardize == "centre" or (self.training and self.standardize != "none"):
+            x = _standardized(x, self.standardize)
         if self.surrogate == "ede":
             x = nn.functional.hardtanh(x)
         return sign(x, self.surrogate, self.temperature)
@@ -199,11 +225,14 @@ class Sign(nn.Module):
         return ", ".join(words + ([f"standardize={self.standardize}"] if self.standardize != "none" else []))
 
 
-def _standardized(x: Tensor) -> Tensor:
-    """Divide every sample by its own standard deviation, computed in at least float32."""
+def _standardized(x: Tensor, how: str) -> Tensor:
+    """Divide every sample by its own standard deviation, computed in at least float32; for "centre", less its mean."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    variance = wide.var(tuple(range(1, x.dim())), keepdim=True)
-    return x / (variance + _VARIANCE_FLOOR).sqrt().to(x.dtype)
+    whole = tuple(range(1, x.dim()))
+    deviation = (wide.var(whole, keepdim=True) + _VARIANCE_FLOOR).sqrt().to(x.dtype)
+    if how == "centre":
+        x = x - wide.mean(whole, keepdim=True).to(x.dtype)
+    return x / (deviation.detach() if how == "scale_detached" else deviation)
 
 
 def set_progress(model: nn.Module, progress: float) -> None:

@@ -2,6 +2,8 @@
 
 import zerocross.needs_torch  # noqa: F401
 from zerocross.optim.base import BinaryOptimizer
+from zerocross.optim.bayesbinn import BayesBiNN
+from zerocross.optim.bold import BOLD
 from zerocross.optim.bop import Bop
 from zerocross.optim.bop2ndorder import Bop2ndOrder
 from zerocross.optim.cascade_filter import CascadeFilter
@@ -13,9 +15,12 @@ from zerocross.optim.hooks import keep_after_step
 from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, split_params
 from zerocross.optim.iir_filter import IIRGradientFilter
 from zerocross.optim.latent_sgd import LatentSGD
+from zerocross.optim.ovsw import OvSW
 from zerocross.optim.schedule import Ramp, Schedule, set_field, set_value
 
 __all__ = [
+    "BOLD",
+    "BayesBiNN",
     "BinaryOptimizer",
     "Bop",
     "Bop2ndOrder",
@@ -25,6 +30,7 @@ __all__ = [
     "IIRGradientFilter",
     "LatentSGD",
     "NonFiniteError",
+    "OvSW",
     "ParamSplit",
     "Ramp",
     "Schedule",

@@ -231,7 +231,7 @@ class BinaryOptimizer(Optimizer, ABC):
             raise ValueError(f"this state_dict is not that of a {type(self).__name__}: it was saved by a {saved}")
         if (saved := state_dict.get("lr_name", self.lr_name)) != self.lr_name:
             raise ValueError(
-                f"this state_dict holds {saved} as its lr, and this {type(self).__name__} {self.lr_name}: construct it "
+                f"this state_dict has {saved} as its lr, this {type(self).__name__} has {self.lr_name}: construct it "
                 f"with {saved}= to load it"
             )
         super().load_state_dict(state_dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zerocross.extras import named
 
 with named():
-    from zerocross.serve.app import Limits, create_app
+    from zerocross.serve.app import RequestLimits, create_app
     from zerocross.serve.server import serve
 
-__all__ = ["Limits", "create_app", "serve"]
+__all__ = ["RequestLimits", "create_app", "serve"]

@@ -18,7 +18,7 @@ from starlette.datastructures import UploadFile
 from zerocross.runtime import Model
 from zerocross.runtime.preprocess import finite, read_input, suffixes
 from zerocross.serve.batcher import Batcher
-from zerocross.serve.limits import Limited, Limits
+from zerocross.serve.limits import Limited, RequestLimits
 
 # The ends of names for bodies that are the file itself, by their content type.
 BODIES = {
@@ -29,7 +29,7 @@ BODIES = {
 Named = tuple[str, bytes]
 
 
-def create_app(model: Model, name: str = "model", limits: Limits | None = None) -> FastAPI:
+def create_app(model: Model, name: str = "model", limits: RequestLimits | None = None) -> FastAPI:
     """The application of one packed network.
 
     Args:
@@ -39,7 +39,7 @@ def create_app(model: Model, name: str = "model", limits: Limits | None = None) 
     """
     if len(model.output_size) != 1:
         raise ValueError(f"{name} gives values of shape {model.output_size} for an input, not a score per class")
-    limits = limits or Limits()
+    limits = limits or RequestLimits()
     metrics = Metrics()
     batcher = Batcher(model, limits.max_batch, metrics.batch.observe)
 
@@ -109,7 +109,7 @@ class Metrics:
             self.seconds.observe(seconds)
 
 
-async def _files(request: Request, model: Model, limits: Limits) -> list[Named]:
+async def _files(request: Request, model: Model, limits: RequestLimits) -> list[Named]:
     """The uploads of a request: the parts of a form, or its body."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":

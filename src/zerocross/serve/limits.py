@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """What the server allows.
 
     Args:
@@ -44,11 +44,11 @@ class Limited:
 
     Args:
         app: behind it.
-        limits: see Limits.
+        limits: see RequestLimits.
         on_end: told path, status and seconds of every request.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, on_end: Callable[[str, int, float], object]) -> None:
+    def __init__(self, app: ASGIApp, limits: RequestLimits, on_end: Callable[[str, int, float], object]) -> None:
         self.app, self.limits, self.on_end = app, limits, on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ import uvicorn
 
 from zerocross.runtime import Model
 from zerocross.serve.app import create_app
-from zerocross.serve.limits import Limits
+from zerocross.serve.limits import RequestLimits
 
 
 def serve(
@@ -19,7 +19,7 @@ def serve(
     port: int = 8000,
     *,
     name: str = "model",
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     say: Callable[[str], object] = print,
 ) -> None:
     """Answer requests until SIGINT or SIGTERM; requests that are under way then are answered first.
@@ -33,7 +33,7 @@ def serve(
         limits: of requests.
         say: told the address once requests are taken.
     """
-    limits = limits or Limits()
+    limits = limits or RequestLimits()
     app = create_app(model, name, limits)
     try:
         listener = socket.create_server((host, port), backlog=1024)

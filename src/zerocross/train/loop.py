@@ -316,7 +316,8 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's name for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
-    strategy, plugins = "ddp" if devices * nodes > 1 else "auto", None
+    strategy = "ddp" if devices * nodes > 1 else "auto"
+    plugins: Any = None
     if devices * nodes == 1 and not TorchElasticEnvironment.detect():
         # One process needs no launcher: Fabric would look for Slurm's, and warn where there is an srun.
         plugins = [LightningEnvironment()]

@@ -58,7 +58,7 @@ def load(name: str, threads: int = 1, **options: Any) -> Model:
 
 
 def model(name: str) -> nn.Module:
-    """The PyTorch network with its trained weights, in evaluation mode; it computes what the packed file does.
+    """The PyTorch network with its trained weights, in evaluation mode.
 
     `train.fit(config, dataset, model=zoo.model(name))` trains on from there.
     """

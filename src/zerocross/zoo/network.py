@@ -32,7 +32,7 @@ def build(card: Card, weights: Path) -> nn.Module:
 def quantise(model: nn.Module) -> dict[str, Levels]:
     """Round the weights of real layers to 255 levels per output, in place; those levels by name.
 
-    A packed file with int8 weights then holds the same levels, and computes what the network computes.
+    A packed file with int8 weights then holds the same levels; it rounds the inputs of these layers to bytes, too.
     """
     found = {}
     for path, module in model.named_modules():

@@ -1,4 +1,4 @@
-"""Binarizers turn a latent weight into -1 and +1 times a scale: one published method per file.
+"""Binarizers turn a latent weight into -1 and +1 times a scale (AdaBin: two values): one published method per file.
 
 A binarizer is a module constructed with the layer's weight (for its shape and initial values) and called with it:
 forward(w) returns the weight that the layer computes with, differentiable in w and in the binarizer's own parameters;
@@ -12,11 +12,15 @@ from typing import Protocol
 
 from torch import Tensor
 
+from zerocross.nn.binarizers.adabin import AdaBin
 from zerocross.nn.binarizers.binary_connect import BinaryConnect
 from zerocross.nn.binarizers.dorefa import DoReFa
 from zerocross.nn.binarizers.dsq import DSQ
 from zerocross.nn.binarizers.ir_net import IRNet
+from zerocross.nn.binarizers.ovsw import OvSWWeight
 from zerocross.nn.binarizers.recu import ReCU
+from zerocross.nn.binarizers.reste import ReSTE
+from zerocross.nn.binarizers.siman import SiMaN
 from zerocross.nn.binarizers.xnor_net import XNORNet
 from zerocross.nn.binarizers.xnor_net_pp import XNORNetPP
 
@@ -45,7 +49,25 @@ BINARIZERS = {
     "ir-net": IRNet,
     "dsq": DSQ,
     "recu": ReCU,
+    "reste": ReSTE,
+    "adabin": AdaBin,
+    "siman": SiMaN,
+    "ovsw": OvSWWeight,
 }
 """Name -> class, constructed with the layer's weight."""
 
-__all__ = ["BINARIZERS", "DSQ", "BinaryConnect", "Binarizer", "DoReFa", "IRNet", "ReCU", "XNORNet", "XNORNetPP"]
+__all__ = [
+    "BINARIZERS",
+    "DSQ",
+    "AdaBin",
+    "BinaryConnect",
+    "Binarizer",
+    "DoReFa",
+    "IRNet",
+    "OvSWWeight",
+    "ReCU",
+    "ReSTE",
+    "SiMaN",
+    "XNORNet",
+    "XNORNetPP",
+]

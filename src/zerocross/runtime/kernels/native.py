@@ -1,7 +1,6 @@
 """The compiled function: from a file, by llvmlite alone, or made by Numba the first time.
 
-Loading Numba takes longer, and more memory, than loading and running a network: with the file there it is not needed. A
-wheel that `make wheel` builds has a file for every level of x86-64 processors (`target.LEVELS`) in `objects/`.
+Loading Numba takes longer, and more memory, than loading and running a network: with the file there it is not needed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +20,6 @@ from zerocross.runtime.kernels.target import Level, best_level, choose_level, le
 
 Run = Callable[[int, int, int, int], object]  # the address of a job, a `Mode`, the addresses of x and y
 
-OBJECTS = Path(__file__).parent / "objects"
 _SYMBOL = "zerocross_run"
 _loaded: list[tuple[Run, Any]] = []  # the function, and what keeps its code in memory
 _forced: list[Level] = []
@@ -52,7 +49,7 @@ def load_run(say: Callable[[str], object], cache: Path | None = None) -> Run:
 
 def _object_code(level: Level, say: Callable[[str], object], cache: Path | None) -> bytes:
     files = [folder / object_name(level) for folder in ([cache] if cache else _folders())]
-    for file in (OBJECTS / object_name(level), *files):
+    for file in files:
         if (code := _read(file)) is not None:
             return code
     say("compiling kernels for this processor, once: about ten seconds ...")
@@ -135,16 +132,3 @@ def _link(code: bytes, level: Level) -> tuple[Run, Any]:
     native = function(engine.get_function_address(_SYMBOL))
     result, exception = ctypes.c_void_p(), ctypes.c_void_p()
     return functools.partial(native, ctypes.addressof(result), ctypes.addressof(exception)), (engine, result, exception)
-
-
-def main(folder: str, *names: str) -> None:
-    """Write object code for these levels: ``python -m zerocross.runtime.kernels.native FOLDER LEVEL``."""
-    for name in names:
-        level = level_named(name, here=False)
-        file = Path(folder) / object_name(level)
-        if not any(_written([file], compile_level(level))):
-            raise OSError(f"{file} cannot be written")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
