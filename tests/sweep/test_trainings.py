@@ -288,7 +288,7 @@ def test_stopped_comparison_saves_itself_and_says_how_to_go_on(
     assert command.wait() == 143
     last = command.said().strip().splitlines()[-1]
     assert last.startswith("zerocross: stopped after ")
-    assert last.endswith("and saved, with 1 of 2 runs finished; the same command goes on from there")
+    assert last.endswith("checkpoint saved, with 1 of 2 runs finished; the same command goes on from there")
     goes_on(forks, tmp_path)
     assert results_in(tmp_path) == unbroken
 
@@ -321,7 +321,7 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
     assert [path.stem for path in (tmp_path / "two" / "results").iterdir()] == [small().hash]
     said = capsys.readouterr().out
     assert "run 1 of 2: filter, seed 0: epoch 1 of 1  test" in said
-    assert "run 2 of 2: filter, seed 7 failed: training has diverged" in said
+    assert "run 2 of 2: filter, seed 7 failed: training diverged" in said
 
 
 def answered(folder: Path, **answer: Any) -> Handle:
