@@ -158,8 +158,8 @@ def test_damaged_config_is_named(finished: Path, in_a_folder: Path, capsys: Out)
 
 def test_run_folder_holds_what_the_help_promises(finished: Path) -> None:
     assert {path.name for path in finished.iterdir()} == {
-        ".lock", "checkpoints", "config.json", "curves.png", "inputs.json", "metrics.jsonl", "model.safetensors", "place.json",
-        "result.json",
+        ".lock", "checkpoints", "config.json", "curves.png", "inputs.json", "metrics.jsonl", "model.safetensors",
+        "place.json", "result.json",
     }  # fmt: skip
     result = json.loads((finished / "result.json").read_text(encoding="utf-8"))
     assert result["hash"] == train.read_config(finished).hash

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -65,6 +66,10 @@ class Cluster:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if "slurmd" in self._running and "slurmctld" in self._running:  # jobs of a test that failed end with it
+            self.ask("scancel", "--me")
+            with suppress(TimeoutError):
+                _until(lambda: not self.ask("squeue", "--noheader").strip())
         for name in ("slurmd", "slurmctld", "munged"):
             self.stop(name)
 

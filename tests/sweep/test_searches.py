@@ -139,7 +139,7 @@ def test_a_cut_search_goes_on_after_its_finished_trials(
     with monkeypatch.context() as patch:
         if killed:  # whoever is killed has no time to give its trial back
             patch.setattr(queue, "give_back", lambda *_: None)
-        with pytest.raises(Interrupted, match="with 0 of 2 searches finished; the same command goes on") as cut:
+        with pytest.raises(Interrupted, match="with 0 of 2 searches finished; the same command continues") as cut:
             made(both, tmp_path)
     assert cut.value.exit_code == 143
     assert not list(tmp_path.glob("results/*"))
@@ -150,7 +150,7 @@ def test_a_cut_search_goes_on_after_its_finished_trials(
 
 def test_ctrl_c_is_told_as_such(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_at(monkeypatch, trained, TRIALS, KeyboardInterrupt())
-    with pytest.raises(Interrupted, match="with 1 of 2 searches finished; the same command goes on") as cut:
+    with pytest.raises(Interrupted, match="with 1 of 2 searches finished; the same command continues") as cut:
         made([ONE, OTHER], tmp_path)
     assert cut.value.exit_code == 130
 

@@ -298,7 +298,7 @@ def test_interrupt_outside_of_a_run_is_told_likewise(tmp_path: Path, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train, "begin", interrupted)
-    with pytest.raises(Interrupted, match="with 0 of 1 run finished; the same command goes on") as stopped:
+    with pytest.raises(Interrupted, match="with 0 of 1 run finished; the same command continues") as stopped:
         runs([small()], tmp_path)
     assert stopped.value.exit_code == 130
 

@@ -230,7 +230,7 @@ def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
     run = shutil.copytree(cut / "run", tmp_path / "run")
     for path in checkpoint.paths(run / "checkpoints"):
         damage(path, "flipped")
-    command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 5", "count > 1"))
+    command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 6", "count > 2"))
     assert command.wait() == 1
     assert command.said().count("; starting from scratch") == 2
     assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates are set aside

@@ -104,7 +104,7 @@ def command(
     except OSError as failed:
         if failed.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
             raise
-        return _tell(f"{failed.strerror}; finished runs are kept. Make room, and the same command goes on", 1)
+        return _tell(f"{failed.strerror}; finished runs are kept. Make room, and the same command continues", 1)
     asked = {"--recipe": recipe, "--methods": methods, "--epochs": epochs, "--seeds": seeds, "--set": set_,
              "--two-step": in_two_steps, "--network": None if network == "common" else network,
              "--validate": validate}  # fmt: skip

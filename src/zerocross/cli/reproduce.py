@@ -112,7 +112,7 @@ def _all(chosen: list[Artefact], scale: Scale, session: Session, console: Consol
         except OSError as wrong:
             if wrong.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
                 raise
-            return _tell(f"{wrong.strerror}; finished runs are kept. Make room, and the same command goes on", 1)
+            return _tell(f"{wrong.strerror}; finished runs are kept. Make room, and the same command continues", 1)
         else:
             _verdicts(document, console)
             names = ", ".join(str(path) for path in paths(session.out, artefact.name, scale).values())

@@ -130,7 +130,7 @@ _IMAGENET = Recipe(
 _FILTER = {"optimizer.gamma": "0.1, as in all of the paper's runs", "optimizer.schedule": "cosine alpha-decay"}
 _CHOSEN = {
     "data.name, model.name, model.options": "not in the paper: a small network that trains in about a minute on a CPU",
-    "optimizer.alpha": "assumed, larger than the paper's 1e-3 for shorter runs (IMDB: 1e-3, the better of two); one seed",
+    "optimizer.alpha": "assumed, above the paper's 1e-3 for shorter runs (IMDB: 1e-3, the better of two); one seed",
     "real.name, real.lr, real.weight_decay": "Adam, assumed",
     "epochs, batch_size": "assumed: short enough for a CPU; little was tried, on validation data with one seed",
 }

@@ -38,8 +38,8 @@ from zerocross.zoo.network import build, quantise, weights_file
 from zerocross.zoo.sources import SOURCES, Source
 
 REAL_TYPES = ("float32", "int8")
-# Of the samples, at least: in float32 rounding flips a sign here and there. With int8 weights activations are rounded to
-# bytes, too, and signs close to 0 flip in every later layer (docs/deploy.md has figures).
+# Of the samples, at least: in float32 rounding flips a sign here and there. With int8 weights, activations are rounded
+# to bytes, too, and signs close to 0 flip in every later layer (docs/deploy.md has figures).
 AGREEMENT = {"float32": 0.995, "int8": 0.7}
 TURNS, TURN_SECONDS = 20, 0.02
 

@@ -81,7 +81,7 @@ class CWriter:
         places = {buffer.place for buffer in (*step.reads(), *step.writes())}
         given = [each for each in ("input", "output") if each in places]
         types = {"input": "const float *input", "output": "float *output"}
-        head = f"static void {name}({', '.join(types[each] for each in given) or 'void'})"
+        head = f"static STEP void {name}({', '.join(types[each] for each in given) or 'void'})"
         lines = [
             *self._clear(step),
             *self._codes(step),
