@@ -118,5 +118,5 @@ def series_net(
     activation = choose_activation(style, activation, "prelu")
     widths = [width * 2**group for group in range(groups)]
     model = SeriesNet(style, channels, widths, depth, kernel, stem_stride, classes, activation)
-    model.input_size = (channels, 140)  # type: ignore[assignment]  # that of ECG5000, for whoever must run it once
+    model.input_size = (channels, 140)  # type: ignore[assignment]  # that of ECG5000, for code that runs it once
     return model

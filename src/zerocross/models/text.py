@@ -56,5 +56,5 @@ def text_mlp(
 ) -> nn.Module:
     """A network for bags of words, such as IMDB's reviews; the arguments are those of `TextMLP`."""
     model = TextMLP(style, words, width, depth, classes, dropout)
-    model.input_size = (words,)  # type: ignore[assignment]  # for whoever must run it once
+    model.input_size = (words,)  # type: ignore[assignment]  # for code that runs it once
     return model

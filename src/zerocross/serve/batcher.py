@@ -81,7 +81,7 @@ class Batcher:
         self.on_batch(len(x))
         try:
             y = await asyncio.get_running_loop().run_in_executor(self._thread, self.predict, x)
-        except Exception as wrong:  # whoever asked is told; the server goes on
+        except Exception as wrong:  # passed on to the callers; the server keeps running
             for _, future in batch:
                 if not future.done():
                     future.set_exception(wrong)

@@ -79,7 +79,7 @@ class RunCache:
                 write_json(self.path(job.key), result)
             if not self.keep:
                 shutil.rmtree(self.folder(job.key), ignore_errors=True)
-        self.folder(job.key).with_suffix(".lock").unlink(missing_ok=True)  # whoever waited finds the result now
+        self.folder(job.key).with_suffix(".lock").unlink(missing_ok=True)  # a process that waited finds the result now
         return result
 
     @contextmanager

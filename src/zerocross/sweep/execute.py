@@ -48,7 +48,7 @@ def run_jobs(
 
     Raises:
         Interrupted: on SIGINT or SIGTERM. What was under way on this machine has saved itself; what is on a cluster
-            goes on there. The same call goes on from there.
+            keeps running there. The same call continues from there.
     """
     execution = execution or Execution()
     wanted = {job.key: job for job in jobs}

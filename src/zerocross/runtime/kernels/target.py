@@ -34,7 +34,7 @@ class Level:
 
     @property
     def features(self) -> str:
-        """What LLVM is told to use; registers of 512 bits where there are any."""
+        """The features passed to LLVM; registers of 512 bits where there are any."""
         wide = ["-prefer-256-bit"] * self.has("avx512f")
         return ",".join([*(f"+{feature}" for feature in self.needs), *wide])
 
