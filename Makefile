@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench lce openvino report playground clean
+.PHONY: demo test test-slow lint bench lce openvino kernels report playground clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -28,6 +28,9 @@ lce:                           ## an environment with Larq Compute Engine, for z
 
 openvino:                      ## an environment with OpenVINO, for zerocross bench inference --openvino
 	PYTHON=$(PYTHON) .ci/openvino $(VENV)/openvino
+
+kernels: $(READY)              ## object code of the packed runtime, after any change in runtime/kernels; Linux on x86-64
+	$(BIN)/python -m zerocross.runtime.prebuild
 
 report: $(READY)               ## write all results to docs/report.html
 	$(BIN)/zerocross report

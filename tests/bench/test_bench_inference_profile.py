@@ -7,26 +7,27 @@ import pytest
 from zerocross.bench import inference_profile
 from zerocross.bench.inference_profile import MachineLimits, StepTime, measure_profile
 from zerocross.cli.app import run
-from zerocross.runtime.kernels.steps import Kind
+from zerocross.runtime.kernels.steps import StepKind
 
 LIMITS = MachineLimits(binary=1000.0, real=50.0, bytes=200.0, memory=1000.0)
 
 
 def test_a_step_is_compared_with_what_it_waits_for_longest():
-    step = StepTime(Kind.BINARY, "", seconds=4e-6, port=1e-6, memory=2e-6)
+    step = StepTime(StepKind.BINARY, "", seconds=4e-6, port=1e-6, memory=2e-6)
     assert (step.limit, step.reached) == ("memory", pytest.approx(0.5))
-    step = StepTime(Kind.REAL, "", seconds=4e-6, port=3e-6, memory=2e-6)
+    step = StepTime(StepKind.REAL, "", seconds=4e-6, port=3e-6, memory=2e-6)
     assert (step.limit, step.reached) == ("FMA", pytest.approx(0.75))
 
 
-@pytest.mark.parametrize(("real", "kind"), [("float32", Kind.REAL), ("int8", Kind.BYTES)])
-def test_every_step_of_a_network_is_there(real: str, kind: Kind, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("real", "kind"), [("float32", StepKind.REAL), ("int8", StepKind.BYTES)])
+def test_every_step_of_a_network_is_there(real: str, kind: StepKind, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inference_profile, "measure_limits", lambda _: LIMITS)
     found = measure_profile("digits_net", real, rounds=1)
     kinds = [step.kind for step in found.steps]
-    assert kinds.count(Kind.BINARY) == 4
+    assert kinds.count(StepKind.BINARY) == 4
     assert kinds.count(kind) == 2  # the stem and the head
     assert found.seconds == pytest.approx(sum(found.kinds().values()))
+    assert found.limit_seconds == pytest.approx(sum(step.reached * step.seconds for step in found.steps))
     assert all(step.seconds > 0 and step.memory > 0 for step in found.steps)
     stem = next(step for step in found.steps if step.kind is kind)
     products, rate = (32 * 64 * 9, 50.0) if real == "float32" else (32 * 64 * 12, 200.0)  # bytes go in fours
@@ -39,7 +40,13 @@ def test_the_profile_is_printed_and_an_unknown_network_refused(
     monkeypatch.setattr(inference_profile, "measure_limits", lambda _: LIMITS)
     assert run(["bench", "inference", "--profile", "digits_net", "--rounds", "1"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for words in ("32 x 8 x 8 of 288", "popcount", "bits:", "1000 G products of bits a second"):
+    for words in (
+        "32 x 8 x 8 of 288",
+        "popcount",
+        "bits:",
+        "1000 G products of bits a second",
+        "ms if every step reached its limit",
+    ):
         assert words in text
     assert run(["bench", "inference", "--profile", "birealnet21"]) == 2
     assert "birealnet21" in capsys.readouterr().err

@@ -87,11 +87,15 @@ def test_preprocessing_that_the_runtime_does_not_know_is_refused(finished: Path,
 def test_the_table_is_printed_and_nothing_is_overwritten_unasked(finished: Path, tmp_path: Path, capsys: Out):
     target = tmp_path / "net.zcb"
     assert app.run(["pack", str(finished / "run"), "-o", str(target), "--real", "int8"]) == 0
-    assert "layers: 4 binary, 0 with" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "layers: 4 binary, 0 with" in printed.out
+    assert "warning: --real int8 changes predictions" in printed.err
+    assert "74 to 90 %" in printed.err
     assert app.run(["pack", str(finished / "run"), "-o", str(target)]) == 2
     assert "exists: choose another name, or overwrite it with --overwrite" in capsys.readouterr().err
     before = target.stat().st_size
     assert app.run(["pack", str(finished / "run"), "-o", str(target), "--overwrite"]) == 0
+    assert "warning" not in capsys.readouterr().err
     assert target.stat().st_size > before
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from reference.packed_graph import GRAPH
 from zerocross.runtime.format import write
 from zerocross.runtime.model import Model, load
-from zerocross.runtime.team import processors
+from zerocross.runtime.thread_pool import processors
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8)).astype(np.uint8)
 

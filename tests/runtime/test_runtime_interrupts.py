@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from zerocross.runtime.team import processors
+from zerocross.runtime.thread_pool import processors
 
 pytestmark = [
     pytest.mark.skipif(processors() < 2, reason="needs two processors"),

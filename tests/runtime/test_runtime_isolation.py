@@ -10,7 +10,7 @@ from reference.runtime_interpreter import interpret
 from reference.runtime_random import RandomGraph, without_weights
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.model import Model
-from zerocross.runtime.team import processors
+from zerocross.runtime.thread_pool import processors
 
 BAD = np.array([np.nan, np.inf, -np.inf, 3e38], np.float32)
 

@@ -19,15 +19,15 @@ from zerocross.deploy import pack
 from zerocross.models.registry import MODELS
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.byte_tiles import emit_dot
-from zerocross.runtime.kernels.steps import LANES, Kind
+from zerocross.runtime.kernels.steps import LANES, StepKind
 from zerocross.runtime.model import Model
 
 _CHAINS = 12  # running sums: enough to hide that each waits for the one before
 _TURNS = 20_000
 _MEGABYTES = 8  # of a copy: beyond the second cache, as the activations of a large layer are
 NAMES = {
-    Kind.BINARY: "bits", Kind.REAL: "real", Kind.BYTES: "bytes", Kind.WINDOW: "pooling",
-    Kind.MOVE: "move", Kind.UNPACK: "unpack", Kind.QUANTIZE: "to bytes",
+    StepKind.BINARY: "bits", StepKind.REAL: "real", StepKind.BYTES: "bytes", StepKind.WINDOW: "pooling",
+    StepKind.MOVE: "move", StepKind.UNPACK: "unpack", StepKind.QUANTIZE: "to bytes",
 }  # fmt: skip
 
 
@@ -45,7 +45,7 @@ class MachineLimits:
 class StepTime:
     """One step of a program."""
 
-    kind: Kind
+    kind: StepKind
     what: str
     seconds: float
     port: float  # seconds that its products would take at the limit
@@ -56,7 +56,7 @@ class StepTime:
         """What it must wait for longest: a port of the processor, or memory."""
         if self.port < self.memory:
             return "memory"
-        return {Kind.BINARY: "popcount", Kind.REAL: "FMA", Kind.BYTES: "VNNI"}[self.kind]
+        return {StepKind.BINARY: "popcount", StepKind.REAL: "FMA", StepKind.BYTES: "VNNI"}[self.kind]
 
     @property
     def reached(self) -> float:
@@ -78,9 +78,14 @@ class StepProfile:
         """Of all steps."""
         return sum(step.seconds for step in self.steps)
 
-    def kinds(self) -> dict[Kind, float]:
+    @property
+    def limit_seconds(self) -> float:
+        """Of all steps, if each of them reached its limit."""
+        return sum(max(step.port, step.memory) for step in self.steps)
+
+    def kinds(self) -> dict[StepKind, float]:
         """Seconds of each kind of step, the longest first."""
-        kinds = {kind: sum(step.seconds for step in self.steps if step.kind is kind) for kind in Kind}
+        kinds = {kind: sum(step.seconds for step in self.steps if step.kind is kind) for kind in StepKind}
         return {kind: kinds[kind] for kind in sorted(kinds, key=lambda kind: -kinds[kind]) if kinds[kind]}
 
 
@@ -103,10 +108,10 @@ def measure_profile(name: str, real: str = "float32", rounds: int = 200) -> Step
 
 
 def _step_time(step: Any, seconds: float, limits: MachineLimits) -> StepTime:
-    kind = Kind(step["kind"])
+    kind = StepKind(step["kind"])
     pixels, channels, terms, panels = (int(step[name]) for name in ("pixels", "channels", "terms", "panels"))
     per_term, rate = {
-        Kind.BINARY: (32, limits.binary), Kind.REAL: (1, limits.real), Kind.BYTES: (4, limits.bytes),
+        StepKind.BINARY: (32, limits.binary), StepKind.REAL: (1, limits.real), StepKind.BYTES: (4, limits.bytes),
     }.get(kind, (0, 1.0))  # fmt: skip
     port = pixels * panels * LANES * terms * per_term / rate / 1e9
     width = int(step["width"])
@@ -118,14 +123,14 @@ def _step_time(step: Any, seconds: float, limits: MachineLimits) -> StepTime:
 
 def _bytes_moved(step: Any) -> int:
     """Bytes of weights and activations that a step reads and writes at least once; taps that overlap count once."""
-    kind = Kind(step["kind"])
+    kind = StepKind(step["kind"])
     pixels, channels, panels = (int(step[name]) for name in ("pixels", "channels", "panels"))
     values = 4 * pixels * LANES * panels
-    if kind in (Kind.MOVE, Kind.UNPACK, Kind.QUANTIZE):
-        return 4 * pixels * channels + (1 if kind is Kind.QUANTIZE else 4) * pixels * channels
+    if kind in (StepKind.MOVE, StepKind.UNPACK, StepKind.QUANTIZE):
+        return 4 * pixels * channels + (1 if kind is StepKind.QUANTIZE else 4) * pixels * channels
     written = values * (step["real"] >= 0) + values // 32 * (step["shift"] >= 0)
     lines = max(1, pixels // int(step["width"]))
-    source = int(step["source_line"]) * lines if kind is not Kind.WINDOW else values * int(step["stride_y"]) ** 2
+    source = int(step["source_line"]) * lines if kind is not StepKind.WINDOW else values * int(step["stride_y"]) ** 2
     return int(written + source + panels * int(step["panel"]) + values * (step["stage_count"] > 0))
 
 

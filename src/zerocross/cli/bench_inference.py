@@ -55,7 +55,7 @@ def command(
     from zerocross.bench.inference import CASES, measure
     from zerocross.files import write_json
     from zerocross.provenance import provenance
-    from zerocross.runtime.team import processors
+    from zerocross.runtime.thread_pool import processors
 
     if level is not None:
         from zerocross.runtime.kernels.native import use_level
@@ -99,8 +99,9 @@ def _profile(console: Console, name: str, real: str, rounds: int) -> None:
         console.print(f"{NAMES[kind]}: {1e6 * seconds:.0f} us, {seconds / found.seconds:.1%}")
     limits = found.limits
     console.print(
-        f"In all {1e3 * found.seconds:.3f} ms, one image, one thread, the fastest of each step. Limits measured in the "
-        f"same run: {limits.binary:.0f} G products of bits a second, {limits.real:.0f} of float32, "
+        f"In all {1e3 * found.seconds:.3f} ms, one image, one thread, the fastest of each step; "
+        f"{1e3 * found.limit_seconds:.3f} ms if every step reached its limit. Limits measured in the same run: "
+        f"{limits.binary:.0f} G products of bits a second, {limits.real:.0f} of float32, "
         f"{limits.bytes:.0f} of bytes, {limits.memory:.0f} GB/s read and written. Above 100 %: from a nearer cache."
     )
 

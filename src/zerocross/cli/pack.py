@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from zerocross import train
+    from zerocross.runtime.graph import Graph
+
+INT8_WARNING = (
+    "warning: --real int8 changes predictions. In our measurements on CIFAR-10 accuracy was kept, but the predicted "
+    "class agreed with that of the float32 file for 74 to 90 % of the images only, since a changed first layer flips "
+    "signs in later ones. Evaluate this file before you use it, or pack with --real float32"
+)
 
 
 def command(
@@ -66,7 +75,13 @@ def command(
     )
     packed.save(output, overwrite=overwrite)
     typer.echo(packed.table())
+    if any(tensor.dtype.name == "int8" for tensor in _weights(packed.graph)):
+        typer.echo(INT8_WARNING, err=True)
     typer.echo(f"{output}: {which} of {run}; try: zerocross predict {output} FILE")
+
+
+def _weights(graph: Graph) -> list[np.ndarray]:
+    return [graph.tensors[node.tensors["weight"]] for node in graph.nodes if "weight" in node.tensors]
 
 
 def _inputs(run: Path, place: train.Placement) -> train.Inputs:

@@ -86,7 +86,8 @@ def pack(
         example: a batch of inputs, or the size of one input without the batch dimension, such as (3, 32, 32). None: use
             the model's `input_size`.
         real: how the weights of real layers are stored: "float32", "float16" or "int8" (a scale per output); vectors
-            such as biases stay float32.
+            such as biases stay float32. With "int8" these layers also compute with bytes: fast, but in our measurements
+            the predicted class agreed with that of float32 for 74 to 90 % of the images only, at the same accuracy.
         preprocessing: how images or audio clips are converted to inputs; stored in the file.
         classes: a name per output; stored in the file.
         resign: pack the signs of binary weights that are not -1 and +1, such as averaged ones, instead of raising an

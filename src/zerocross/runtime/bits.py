@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from zerocross.runtime.kernels.native import load_run
-from zerocross.runtime.kernels.steps import ROWS, Kind
+from zerocross.runtime.kernels.steps import ROWS, StepKind
 from zerocross.runtime.layout import round_up, row_panels, with_parities
 from zerocross.runtime.program import aligned, make_step, new_job
 
@@ -41,7 +41,7 @@ class BitMatrix:
         base, zeros = np.full(width, 64 * self.words, np.float32), np.zeros(rows, np.int64)
         # Offsets from address 0: the matrices stay where they are.
         step, scratch_bytes = make_step(
-            kind=Kind.BINARY, pixels=rows, width=rows, channels=width, panels=len(self._panels),
+            kind=StepKind.BINARY, pixels=rows, width=rows, channels=width, panels=len(self._panels),
             source=left.ctypes.data, source_pixel=row, direct=1, weight=self._panels.ctypes.data, terms=2 * self.words,
             panel=self._panels[0].nbytes, factor=2,
             base=base.ctypes.data, base_line=zeros.ctypes.data, base_column=zeros.ctypes.data,

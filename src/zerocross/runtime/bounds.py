@@ -12,7 +12,7 @@ MAX_MEMORY = 1 << 30  # bytes, see `memory_limit`
 MAX_WORK = 1 << 36  # for one sample, see `Program.work`: some twenty seconds
 MAX_TABLE_WORK = 1 << 32  # additions for the table of a binary layer's border: some seconds
 PER_BYTE = 64  # memory for each byte of parameters: a bit is a byte or two while a layer is laid out
-DRAFT_BYTES = 4096  # of a step, before and after it has a place
+PLANNED_STEP_BYTES = 4096  # of a step, before and after it has a place
 
 
 def memory_limit(max_memory: int | None, parameter_bytes: int) -> int:

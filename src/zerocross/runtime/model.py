@@ -17,11 +17,11 @@ from zerocross.runtime.format import parse, read, serialize
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.infer import check, infer
 from zerocross.runtime.kernels.native import Run, load_run
-from zerocross.runtime.kernels.steps import STEP, Kind, Mode
+from zerocross.runtime.kernels.steps import STEP, Mode, StepKind
 from zerocross.runtime.plan import make_plan
 from zerocross.runtime.preprocess import as_input, images, prepare
 from zerocross.runtime.program import arena_bytes, assemble, new_job
-from zerocross.runtime.team import give_back_memory, processors
+from zerocross.runtime.thread_pool import give_back_memory, processors
 from zerocross.runtime.worker import Worker
 
 
@@ -33,8 +33,11 @@ def say_on_stderr(text: str) -> None:
 class Model:
     """A network that maps float32 of shape (N, *input_size) to float32 of shape (N, *output_size).
 
-    Results do not depend on threads, nor on how images are put into batches. Calls from several threads run side by
-    side, each with memory and threads of its own; Ctrl-C ends a call within about a tenth of a second.
+    Results do not depend on threads, nor on how images are put into batches.
+
+    A model may be called from several threads at once. Calls do not wait for each other: each uses its own memory for
+    activations and its own worker threads, which are kept for later calls. N concurrent calls use N times that memory
+    and up to N times `threads` processors; the weights are shared. Ctrl-C ends a call within about a tenth of a second.
 
     Args:
         graph: a packed network, such as `zerocross.runtime.format.read` gives.
@@ -67,8 +70,8 @@ class Model:
         self._max_memory = max_memory
         limit = memory_limit(max_memory, sum(array.nbytes for array in graph.tensors.values()))
         self._plan = make_plan(graph, limit)
-        check_memory(self._plan.bytes + arena_bytes(self._plan.drafts, 1), limit, "one sample")
-        self.work = assemble(self._plan.drafts, 1).work
+        check_memory(self._plan.bytes + arena_bytes(self._plan.steps, 1), limit, "one sample")
+        self.work = assemble(self._plan.steps, 1).work
         check_work(self.work)
         self._idle: list[Worker] = []
         self.threads = threads
@@ -151,7 +154,7 @@ class Model:
             if worker.threads == self._threads and worker.process == os.getpid():
                 return worker
         run = load_run(self._say, self._cache)
-        return Worker(self._plan.drafts, self._threads, run, self.graph.input_size, self.output_size)
+        return Worker(self._plan.steps, self._threads, run, self.graph.input_size, self.output_size)
 
     def steps(self) -> np.ndarray:
         """The steps of the program for one image, records of `kernels.steps.STEP`."""
@@ -173,7 +176,7 @@ class Model:
                 scratch=memory.scratches[0],
             )  # fmt: skip
             args = job.ctypes.data, Mode.HASTY, x.ctypes.data, y.ctypes.data
-            found.append((Kind(step["kind"]).name, min(_seconds(run, args, rounds))))
+            found.append((StepKind(step["kind"]).name, min(_seconds(run, args, rounds))))
         return found
 
 

@@ -1,4 +1,4 @@
-"""From groups to drafts of steps: which kernel does what, on which buffers, with which constants."""
+"""From groups to planned steps: which kernel does what, on which buffers, with which constants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocross.runtime.bounds import DRAFT_BYTES, binary_bytes, byte_bytes, check_memory, real_bytes
+from zerocross.runtime.bounds import PLANNED_STEP_BYTES, binary_bytes, byte_bytes, check_memory, real_bytes
 from zerocross.runtime.format import real_weight, weight_signs
 from zerocross.runtime.fuse import Group, fuse, simplify
 from zerocross.runtime.geometry import (
@@ -24,7 +24,7 @@ from zerocross.runtime.geometry import (
 )
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
-from zerocross.runtime.kernels.steps import LANES, Kind, Space, Stage, Window
+from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Space, StepKind, Window
 from zerocross.runtime.layout import (
     binary_panels,
     bits_pitch,
@@ -36,18 +36,21 @@ from zerocross.runtime.layout import (
     round_up,
     spread,
 )
-from zerocross.runtime.program import Buffer, Draft, aligned
+from zerocross.runtime.program import Buffer, PlannedStep, aligned
 
 MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # of a sum of products of bytes that fits 32 bits, whatever they are
 CODE_OF_ZERO = 128
-_MERGED = {(Stage.AFFINE, Stage.ADD): Stage.AFFINE_ADD, (Stage.PRELU, Stage.AFFINE): Stage.PRELU_AFFINE}
+_MERGED = {
+    (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
+    (EpilogueOp.PRELU, EpilogueOp.AFFINE): EpilogueOp.PRELU_AFFINE,
+}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A network ready to be given memory: drafts of steps, and the weights and parameters that they refer to."""
+    """A network ready to be given memory: its steps, and the weights and parameters that they refer to."""
 
-    drafts: list[Draft]
+    steps: list[PlannedStep]
     constants: list[np.ndarray]
     bytes: int
 
@@ -58,16 +61,16 @@ def make_plan(graph: Graph, limit: int) -> Plan:
 
 
 class _Planner:
-    """What has been planned so far: drafts, constants, and the buffers that hold each value."""
+    """What has been planned so far: steps, constants, and the buffers that hold each value."""
 
     def __init__(self, graph: Graph, values: dict[str, Value], limit: int) -> None:
         self.graph = graph
         self.makers = {node.output: node for node in graph.nodes}
         self.limit = limit
-        self.bytes = 0  # of constants and drafts
+        self.bytes = 0  # of constants and planned steps
         self.values = values
         self.shapes = {name: image_shape(value.shape) for name, value in values.items()}
-        self.drafts: list[Draft] = []
+        self.steps: list[PlannedStep] = []
         self.reals: dict[str, Buffer] = {}
         self.bits: dict[str, Buffer] = {}
         self.bordered: dict[tuple[str, tuple[int, int]], Buffer] = {}
@@ -79,7 +82,7 @@ class _Planner:
         for group in fuse(self.graph, self.values):
             self._emit(group)
         self._export()
-        return Plan(self.drafts, self.constants, self.bytes)
+        return Plan(self.steps, self.constants, self.bytes)
 
     def _put(self, array: np.ndarray) -> int:
         """Keep an array among the constants; return its address."""
@@ -114,8 +117,8 @@ class _Planner:
         """A value as float32; bits become -1 and +1."""
         if name not in self.reals:
             source, target = self.bits[name], self._new_real(name)
-            self._draft(
-                Kind.UNPACK, name, {"source": source.at(), **strides("source", source), **target_fields(target)}
+            self._add_step(
+                StepKind.UNPACK, name, {"source": source.at(), **strides("source", source), **target_fields(target)}
             )
         return self.reals[name]
 
@@ -123,7 +126,7 @@ class _Planner:
         """A value as bits; what was flattened is stored as -1 and +1."""
         if name not in self.bits:
             fields = window_fields(self.reals[name], Window.MAX) | self._sign(name, None)
-            self._draft(Kind.WINDOW, name, fields)
+            self._add_step(StepKind.WINDOW, name, fields)
         return self.bits[name]
 
     def _padded(self, name: str, padding: tuple[int, int]) -> Buffer:
@@ -160,23 +163,23 @@ class _Planner:
         scale = Buffer("real", (1, 1, 1), 4 * LANES)
         self.bytes_of[name, padding] = target, scale
         scale_fields = {"scale": scale.at(), "scale_image": scale.image}
-        self._draft(Kind.QUANTIZE, name, source_fields | target_fields(target) | scale_fields)
+        self._add_step(StepKind.QUANTIZE, name, source_fields | target_fields(target) | scale_fields)
 
     # ---- steps --------------------------------------------------------------------------------------------------
 
-    def _draft(
-        self, kind: Kind, like: str, fields: Fields, stages: list[tuple[int, int, Any, int]] | None = None
+    def _add_step(
+        self, kind: StepKind, like: str, fields: Fields, stages: list[tuple[int, int, Any, int]] | None = None
     ) -> None:
         """Add a step whose pixels are those of the value `like`."""
         channels, height, width = self.shapes[like]
-        self._afford(DRAFT_BYTES, "the network")
-        self.bytes += DRAFT_BYTES
+        self._afford(PLANNED_STEP_BYTES, "the network")
+        self.bytes += PLANNED_STEP_BYTES
         base = {"kind": kind, "pixels": height * width, "width": width, "channels": channels}
-        self.drafts.append(Draft({**base, "panels": -(-channels // LANES), **fields}, stages or ()))
+        self.steps.append(PlannedStep({**base, "panels": -(-channels // LANES), **fields}, stages or ()))
 
     def _move(self, like: str, source: Buffer | None, source_fields: Fields, target_fields: Fields) -> None:
         at = {} if source is None else {"source": source.at()}
-        self._draft(Kind.MOVE, like, {**at, **source_fields, **target_fields})
+        self._add_step(StepKind.MOVE, like, {**at, **source_fields, **target_fields})
 
     def _import(self) -> None:
         """The caller's (N, C, H, W) into memory: with borders and nothing else where only convolutions read it."""
@@ -206,7 +209,7 @@ class _Planner:
         if group.op in ("concat", "pad_channels", "flatten"):
             self._emit_move(group)
             return
-        make: dict[str, Callable[[Group], tuple[Kind, Fields]]] = {
+        make: dict[str, Callable[[Group], tuple[StepKind, Fields]]] = {
             "binary_conv2d": self._binary,
             "binary_linear": self._binary,
             "conv2d": self._conv,
@@ -220,7 +223,7 @@ class _Planner:
             fields |= {"real": target.at(extra=4 * group.channel), "real_pitch": target.pitch}
         if group.sign is not None:
             fields |= self._sign(group.sign.output, group.sign, group.channel, self.shapes[own][0])
-        self._draft(kind, own, fields, stages)
+        self._add_step(kind, own, fields, stages)
 
     def _zeros(self, group: Group) -> tuple[int, int]:
         """Channels of the result that no group writes."""
@@ -247,34 +250,34 @@ class _Planner:
 
     def _stages(self, group: Group, channels: int) -> list[tuple[int, int, Any, int]]:
         """What follows a group's source: kind, address of the parameters, offset and pitch of what is added."""
-        stages: list[tuple[Stage, list[np.ndarray], Any, int]] = []
+        stages: list[tuple[EpilogueOp, list[np.ndarray], Any, int]] = []
 
-        def put(stage: Stage, *vectors: Any) -> None:
+        def put(stage: EpilogueOp, *vectors: Any) -> None:
             stages.append((stage, [np.broadcast_to(vector, channels) for vector in vectors], 0, 0))
 
         bias = self.graph.tensor(group.node, "bias") if group.op in ("conv2d", "linear") else None
         if self._on_bytes(group.node) and group.op != "identity":
-            put(Stage.AFFINE, self.graph.tensor(group.node, "weight_scale"), 0.0 if bias is None else bias)
+            put(EpilogueOp.AFFINE, self.graph.tensor(group.node, "weight_scale"), 0.0 if bias is None else bias)
         elif bias is not None:
-            put(Stage.AFFINE, 1.0, bias)
+            put(EpilogueOp.AFFINE, 1.0, bias)
         for link in group.links:
             node, own = link.node, slice(link.channel, link.channel + channels)
             tensors = {role: self.graph.tensors[key] for role, key in node.tensors.items()}
             if node.op == "affine":
-                put(Stage.AFFINE, tensors["scale"][own], tensors["shift"][own])
+                put(EpilogueOp.AFFINE, tensors["scale"][own], tensors["shift"][own])
             elif node.op == "prelu":
-                put(Stage.PRELU, tensors["slope"] if len(tensors["slope"]) == 1 else tensors["slope"][own])
+                put(EpilogueOp.PRELU, tensors["slope"] if len(tensors["slope"]) == 1 else tensors["slope"][own])
             elif node.op == "relu":
-                put(Stage.CLAMP, 0.0, math.inf)
+                put(EpilogueOp.CLAMP, 0.0, math.inf)
             elif node.op == "hardtanh":
-                put(Stage.CLAMP, node.attrs["min"], node.attrs["max"])
+                put(EpilogueOp.CLAMP, node.attrs["min"], node.attrs["max"])
             elif link.other is not None:
                 other = self._real(link.other)
-                stages.append((Stage.ADD, [], other.at(extra=4 * link.channel), other.pitch))
+                stages.append((EpilogueOp.ADD, [], other.at(extra=4 * link.channel), other.pitch))
         if group.sign is not None and group.sign.op == "threshold":
             direction = self.graph.tensors[group.sign.tensors["direction"]].astype(np.float32)
-            put(Stage.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
-        merged: list[tuple[Stage, list[np.ndarray], Any, int]] = []
+            put(EpilogueOp.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
+        merged: list[tuple[EpilogueOp, list[np.ndarray], Any, int]] = []
         for stage in stages:
             both = _MERGED.get((merged[-1][0], stage[0])) if merged else None
             if both is None:
@@ -288,7 +291,7 @@ class _Planner:
 
     # ---- sources ------------------------------------------------------------------------------------------------
 
-    def _binary(self, group: Group) -> tuple[Kind, Fields]:
+    def _binary(self, group: Group) -> tuple[StepKind, Fields]:
         node, source = group.node, self._packed(group.source)
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(binary_bytes(conv.shape, conv.groups, conv.outputs), f"node {node.output!r}")
@@ -302,20 +305,20 @@ class _Planner:
         row = round_up(conv.taps * source.pitch, 4)
         repeats = 1 if conv.groups == 1 else 2
         base, line, column = (self._put(array) for array in bases)
-        return Kind.BINARY, conv.fields(direct=row == source.pitch == 4 and conv.groups == 1) | {
+        return StepKind.BINARY, conv.fields(direct=row == source.pitch == 4 and conv.groups == 1) | {
             "row": repeats * row, "tail": (1 << 8 * used) - 1 if used else -1, "repeats": repeats,
             "weight": self._put(panels), "terms": panels.shape[1], "panel": panels[0].nbytes,
             "base": base, "base_line": line, "base_column": column, "factor": 2 if conv.groups == 1 else 1,
         }  # fmt: skip
 
-    def _conv(self, group: Group) -> tuple[Kind, Fields]:
+    def _conv(self, group: Group) -> tuple[StepKind, Fields]:
         node = group.node
         if is_depthwise(node):
             source, shape = self._real(group.source), node.attrs["shape"]
             self._afford(real_bytes((LANES, *shape[1:]), 1, shape[0]), f"node {node.output!r}")
             weight = real_weight(self.graph, node)
             fields = window_fields(source, Window.WEIGHTED, node.attrs["shape"][2:], node)
-            return Kind.WINDOW, fields | {"weight": self._put(depthwise_panels(weight))}
+            return StepKind.WINDOW, fields | {"weight": self._put(depthwise_panels(weight))}
         if self._on_bytes(node):
             return self._byte_conv(group)
         source = self._padded(group.source, node.attrs.get("padding", (0, 0)))
@@ -325,31 +328,31 @@ class _Planner:
         dense = weight.reshape(conv.shape) if conv.groups == 1 else spread(weight, conv.groups)
         panels = real_panels(dense, conv.tap // 4)
         fields = {"row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels)}
-        return Kind.REAL, conv.fields(direct=True) | fields | {"terms": panels.shape[1], "panel": panels[0].nbytes}
+        return StepKind.REAL, conv.fields(direct=True) | fields | {"terms": panels.shape[1], "panel": panels[0].nbytes}
 
-    def _byte_conv(self, group: Group) -> tuple[Kind, Fields]:
+    def _byte_conv(self, group: Group) -> tuple[StepKind, Fields]:
         node = group.node
         source, scale = self._codes(group.source, node.attrs.get("padding", (0, 0)))
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(byte_bytes(conv.shape, conv.tap), f"node {node.output!r}")
         panels, offsets = byte_panels(self.graph.tensors[node.tensors["weight"]].reshape(conv.shape), conv.tap)
-        return Kind.BYTES, conv.fields(direct=conv.tap % 4 == 0) | {
+        return StepKind.BYTES, conv.fields(direct=conv.tap % 4 == 0) | {
             "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
             "panel": panels[0].nbytes, "offsets": self._put(offsets), "scale": scale.at(), "scale_image": scale.image,
         }  # fmt: skip
 
-    def _pool(self, group: Group) -> tuple[Kind, Fields]:
+    def _pool(self, group: Group) -> tuple[StepKind, Fields]:
         node, source = group.node, self._real(group.source)
         if group.op == "avg_pool2d":
             kernel = node.attrs["kernel"]
             mode = Window.MEAN if _all_full(node, source.shape[1:], self.shapes[node.output][1:]) else Window.AVERAGE
             fields = window_fields(source, mode, kernel, node)
-            return Kind.WINDOW, fields | {"count_pad": int(node.attrs["count_include_pad"])}
+            return StepKind.WINDOW, fields | {"count_pad": int(node.attrs["count_include_pad"])}
         if group.op == "max_pool2d":
-            return Kind.WINDOW, window_fields(source, Window.MAX, node.attrs["kernel"], node)
+            return StepKind.WINDOW, window_fields(source, Window.MAX, node.attrs["kernel"], node)
         if group.op == "global_avg_pool":
-            return Kind.WINDOW, window_fields(source, Window.AVERAGE, source.shape[1:])
-        return Kind.WINDOW, window_fields(source, Window.MAX, (1, 1), node if group.op == "subsample" else None)
+            return StepKind.WINDOW, window_fields(source, Window.AVERAGE, source.shape[1:])
+        return StepKind.WINDOW, window_fields(source, Window.MAX, (1, 1), node if group.op == "subsample" else None)
 
 
 def _all_full(node: Node, sizes: tuple[int, ...], outputs: tuple[int, ...]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, Kind
+from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, StepKind
 from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
@@ -60,16 +60,16 @@ class Buffer:
         """Equal for buffers that can take each other's place, whatever lasts in them."""
         return self.kind, self.shape, self.pitch, self.border, self.fill, self.zeros
 
-    def at(self, line: int = 0, column: int = 0, extra: int = 0) -> Place:
+    def at(self, line: int = 0, column: int = 0, extra: int = 0) -> BufferOffset:
         """The place of a pixel of the first image, counted inside the border, and bytes further on."""
-        return Place(self, (line + self.border[0]) * self.line + (column + self.border[1]) * self.pitch + extra)
+        return BufferOffset(self, (line + self.border[0]) * self.line + (column + self.border[1]) * self.pitch + extra)
 
     def size(self, images: int) -> int:
         """Bytes in all; tiles may read pixels beyond the last."""
         return round_up(images * self.image + (ROWS - 1) * self.pitch + SLACK, ALIGN)
 
 
-class Place(NamedTuple):
+class BufferOffset(NamedTuple):
     """An offset in a buffer whose own place in the arena is not yet known."""
 
     buffer: Buffer
@@ -77,16 +77,16 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Draft:
+class PlannedStep:
     """A step before its buffers have places: fields of `STEP`, and stages as (kind, address, offset, pitch)."""
 
-    fields: dict[str, int | Place]
-    stages: Sequence[tuple[int, int, int | Place, int]] = ()
+    fields: dict[str, int | BufferOffset]
+    stages: Sequence[tuple[int, int, int | BufferOffset, int]] = ()
 
     def buffers(self) -> list[Buffer]:
         """The buffers that it touches."""
         values = [*self.fields.values(), *(stage[2] for stage in self.stages)]
-        return [value.buffer for value in values if isinstance(value, Place)]
+        return [value.buffer for value in values if isinstance(value, BufferOffset)]
 
 
 @dataclass(frozen=True)
@@ -152,26 +152,26 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
     return int(step["gathered"]) + block * row + SLACK
 
 
-def arena_bytes(drafts: Sequence[Draft], images: int) -> int:
+def arena_bytes(planned: Sequence[PlannedStep], images: int) -> int:
     """How much memory the activations of so many images take."""
-    return _places(drafts, images)[1]
+    return _places(planned, images)[1]
 
 
-def assemble(drafts: Sequence[Draft], images: int) -> Program:
+def assemble(planned: Sequence[PlannedStep], images: int) -> Program:
     """Give every buffer a place, and return the steps."""
-    places, end = _places(drafts, images)
+    places, end = _places(planned, images)
     scratch = 0
-    steps = np.zeros(len(drafts), STEP)
+    steps = np.zeros(len(planned), STEP)
     stages: list[tuple[int, int, int, int]] = []
 
-    def resolve(value: int | Place) -> int:
-        return places[value.buffer] + value.extra if isinstance(value, Place) else value
+    def resolve(value: int | BufferOffset) -> int:
+        return places[value.buffer] + value.extra if isinstance(value, BufferOffset) else value
 
-    for step, draft in zip(steps, drafts, strict=True):
-        fields = {name: resolve(value) for name, value in draft.fields.items()}
-        fields |= {"stages": STAGE_BYTES * len(stages), "stage_count": len(draft.stages)}
+    for step, item in zip(steps, planned, strict=True):
+        fields = {name: resolve(value) for name, value in item.fields.items()}
+        fields |= {"stages": STAGE_BYTES * len(stages), "stage_count": len(item.stages)}
         scratch = max(scratch, _fill(step, fields))
-        stages += [(kind, address, resolve(offset), pitch) for kind, address, offset, pitch in draft.stages]
+        stages += [(kind, address, resolve(offset), pitch) for kind, address, offset, pitch in item.stages]
     table = np.array(stages, np.int64).reshape(-1, 4)
     filled = [(place, buffer) for buffer, place in places.items() if buffer.fill]
     work = sum(_work(step) for step in steps)
@@ -183,23 +183,23 @@ def _work(step: Any) -> int:
     pixels, panels, channels, terms, down, across, stages = (
         int(step[name]) for name in ("pixels", "panels", "channels", "terms", "kernel_y", "kernel_x", "stage_count")
     )
-    if step["kind"] in (Kind.MOVE, Kind.UNPACK, Kind.QUANTIZE):
+    if step["kind"] in (StepKind.MOVE, StepKind.UNPACK, StepKind.QUANTIZE):
         return pixels * channels
     return pixels * panels * (max(terms, down * across) + stages + 1)
 
 
-def _places(drafts: Sequence[Draft], images: int) -> tuple[dict[Buffer, int], int]:
+def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, int], int]:
     """An offset for every buffer, and where the last one ends; memory is used again after a buffer's last use.
 
     Buffers in which something lasts take turns only with their like, behind all others.
     """
-    last = {buffer: number for number, draft in enumerate(drafts) for buffer in draft.buffers()}
+    last = {buffer: number for number, item in enumerate(planned) for buffer in item.buffers()}
     places: dict[Buffer, int] = {}
     taken: list[tuple[int, int, Buffer]] = []  # from, to, by whom: what is in use, in order
     free: dict[tuple[object, ...], list[int]] = defaultdict(list)
     end = lasting_end = 0
-    for number, draft in enumerate(drafts):
-        touched = list(dict.fromkeys(draft.buffers()))
+    for number, item in enumerate(planned):
+        touched = list(dict.fromkeys(item.buffers()))
         for buffer in touched:
             if buffer in places:
                 continue

@@ -1,4 +1,4 @@
-"""What one call of a network works with: memory, and a team of threads. Calls at the same time have one each."""
+"""What one call of a network works with: memory and a pool of threads. Concurrent calls use one each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from zerocross.runtime.kernels.native import Run
 from zerocross.runtime.kernels.steps import WORK
-from zerocross.runtime.program import Draft, Program, address, assemble
-from zerocross.runtime.team import Team
+from zerocross.runtime.program import PlannedStep, Program, address, assemble
+from zerocross.runtime.thread_pool import ThreadPool
 
 CACHE_BYTES = 1 << 19  # activations of the images that a thread takes at a time: half of a common second cache
 MAX_IMAGES = 64
@@ -22,7 +22,7 @@ class Worker:
     """Memory and threads for one call at a time, in the process that made it.
 
     Args:
-        drafts: the network's steps.
+        steps: the network's steps.
         threads: how many, at least 1.
         run: the compiled function.
         input_size: of one sample.
@@ -30,16 +30,21 @@ class Worker:
     """
 
     def __init__(
-        self, drafts: Sequence[Draft], threads: int, run: Run, input_size: Sequence[int], output_size: Sequence[int]
+        self,
+        steps: Sequence[PlannedStep],
+        threads: int,
+        run: Run,
+        input_size: Sequence[int],
+        output_size: Sequence[int],
     ) -> None:
         self.process, self.threads = os.getpid(), threads
-        self._drafts = drafts
+        self._steps = steps
         self._bytes = tuple(4 * math.prod(size) for size in (input_size, output_size))
-        one = assemble(drafts, 1)
+        one = assemble(steps, 1)
         self._most_images = max(1, min(MAX_IMAGES, CACHE_BYTES // one.arena_bytes))
         self._piece = threads * max(1, PIECE // max(1, one.work))
-        self._memory: dict[int, Memory] = {}
-        self._team = Team(threads, run)
+        self._memory: dict[int, WorkerMemory] = {}
+        self._pool = ThreadPool(threads, run)
         self._prepared = 0  # for batches of no size
 
     def run(self, x: np.ndarray, y: np.ndarray) -> None:
@@ -49,20 +54,20 @@ class Worker:
             batch = min(self._piece, len(x) - first)
             if self._prepared != batch:
                 self._prepared = 0
-                self._team.prepare(self.memory_for(batch).work(batch, *self._bytes))
+                self._pool.prepare(self.memory_for(batch).work(batch, *self._bytes))
                 self._prepared = batch
-            self._team.run(x_at + first * self._bytes[0], y_at + first * self._bytes[1])
+            self._pool.run(x_at + first * self._bytes[0], y_at + first * self._bytes[1])
 
-    def memory_for(self, batch: int) -> Memory:
+    def memory_for(self, batch: int) -> WorkerMemory:
         """Steps and memory for a batch: made once for each number of images that a thread takes at a time."""
         share = min(self._most_images, max(1, batch // self.threads))
         images = 1 << (share.bit_length() - 1)
         if images not in self._memory:
-            self._memory[images] = Memory(assemble(self._drafts, images), self.threads)
+            self._memory[images] = WorkerMemory(assemble(self._steps, images), self.threads)
         return self._memory[images]
 
 
-class Memory:
+class WorkerMemory:
     """A program, the memory that it works in, and the addresses of all that."""
 
     def __init__(self, program: Program, threads: int) -> None:

@@ -28,13 +28,14 @@ from zerocross.runtime.kernels.memory import (
 )
 from zerocross.runtime.kernels.popcount import WORD, binary_tile
 from zerocross.runtime.kernels.real_tiles import real_tile, real_tile_pair, window_tile
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, Kind, RowField, Space, Window
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Space, StepKind, Window
 
 _BITS, _BASE, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
     8 * RowField[name] for name in ("BITS", "BASE", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
 )
 _BINARY, _WINDOW, _MOVE, _UNPACK, _BYTES, _QUANTIZE = (
-    int(kind) for kind in (Kind.BINARY, Kind.WINDOW, Kind.MOVE, Kind.UNPACK, Kind.BYTES, Kind.QUANTIZE)
+    int(kind)
+    for kind in (StepKind.BINARY, StepKind.WINDOW, StepKind.MOVE, StepKind.UNPACK, StepKind.BYTES, StepKind.QUANTIZE)
 )
 _OUTSIDE, _MEAN = int(Space.OUTSIDE), int(Window.MEAN)
 

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, RowField, Stage
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, EpilogueOp, RowField
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
@@ -148,12 +148,12 @@ def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: F
     def prelu_affine(slope: Value, scale: Value, shift: Value) -> list[Value]:
         return affine(prelu(values, slope), scale, shift)
 
-    cases: dict[Stage, Callable[[], list[Value]]] = {
-        Stage.AFFINE: lambda: affine(values, *parameters(2)),
-        Stage.ADD: lambda: add(values),
-        Stage.PRELU: lambda: prelu(values, *parameters(1)),
-        Stage.CLAMP: lambda: clamp(*parameters(2)),
-        Stage.AFFINE_ADD: lambda: add(affine(values, *parameters(2))),
-        Stage.PRELU_AFFINE: lambda: prelu_affine(*parameters(3)),
+    cases: dict[EpilogueOp, Callable[[], list[Value]]] = {
+        EpilogueOp.AFFINE: lambda: affine(values, *parameters(2)),
+        EpilogueOp.ADD: lambda: add(values),
+        EpilogueOp.PRELU: lambda: prelu(values, *parameters(1)),
+        EpilogueOp.CLAMP: lambda: clamp(*parameters(2)),
+        EpilogueOp.AFFINE_ADD: lambda: add(affine(values, *parameters(2))),
+        EpilogueOp.PRELU_AFFINE: lambda: prelu_affine(*parameters(3)),
     }
-    return v.choose(b, kind, [cases[stage] for stage in Stage], values)
+    return v.choose(b, kind, [cases[stage] for stage in EpilogueOp], values)

@@ -1,6 +1,8 @@
-"""The compiled function: from a file, by llvmlite alone, or made by Numba the first time.
+"""The compiled function: read from a file by llvmlite alone, or compiled by Numba at first use.
 
-Loading Numba takes longer, and more memory, than loading and running a network: with the file there it is not needed.
+The package contains the object code of the common levels for Linux (see `zerocross.runtime.prebuild`); code for other
+systems is compiled once and cached. Every file starts with its SHA-256, and its name contains a hash of the sources.
+Importing Numba takes more time and memory than loading and running a network: with such a file it is not imported.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from zerocross.runtime.kernels.target import Level, best_level, choose_level, le
 
 Run = Callable[[int, int, int, int], object]  # the address of a job, a `Mode`, the addresses of x and y
 
+PREBUILT = Path(__file__).parents[1] / "prebuilt"  # object code inside the package
 _SYMBOL = "zerocross_run"
 _loaded: list[tuple[Run, Any]] = []  # the function, and what keeps its code in memory
 _forced: list[Level] = []
@@ -49,8 +52,8 @@ def load_run(say: Callable[[str], object], cache: Path | None = None) -> Run:
 
 def _object_code(level: Level, say: Callable[[str], object], cache: Path | None) -> bytes:
     files = [folder / object_name(level) for folder in ([cache] if cache else _folders())]
-    for file in files:
-        if (code := _read(file)) is not None:
+    for file in (PREBUILT / object_name(level), *files):
+        if (code := read_object(file)) is not None:
             return code
     say("compiling kernels for this processor, once: about ten seconds ...")
     began = time.perf_counter()
@@ -80,8 +83,8 @@ def _folders() -> list[Path]:
         return [Path(__file__).parent / "__pycache__"]
 
 
-def _read(file: Path) -> bytes | None:
-    """The object code in a file; None where there is none, or not the whole of it."""
+def read_object(file: Path) -> bytes | None:
+    """The object code in a file; None if there is no file, or its checksum is wrong."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -89,12 +92,17 @@ def _read(file: Path) -> bytes | None:
     return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
 
 
+def write_object(file: Path, code: bytes) -> None:
+    """Write object code behind its checksum."""
+    data = hashlib.sha256(code).digest() + code
+    write_whole(file, lambda stream: stream.write(data))
+
+
 def _written(files: list[Path], code: bytes) -> Iterator[str]:
     """The folders where the code could be written."""
-    data = hashlib.sha256(code).digest() + code
     for file in files:
         try:
-            write_whole(file, lambda stream: stream.write(data))
+            write_object(file, code)
         except OSError:
             continue
         yield str(file.parent)

@@ -16,7 +16,7 @@ STAGE_BYTES = 32  # of a stage: its kind, where its parameters are, an offset an
 ROW_BYTES = 64  # of a pixel in the table that describes those of a tile, see `RowField`
 
 
-class Kind(enum.IntEnum):
+class StepKind(enum.IntEnum):
     """What a step does."""
 
     BINARY = 0  # products of bits
@@ -28,7 +28,7 @@ class Kind(enum.IntEnum):
     QUANTIZE = 6  # float32 to bytes, with a scale for each image
 
 
-class Stage(enum.IntEnum):
+class EpilogueOp(enum.IntEnum):
     """What may follow a source; its parameters stand panel by panel at an address."""
 
     AFFINE = 0  # x * scale + shift: 16 scales and 16 shifts a panel
@@ -111,7 +111,7 @@ WORK = (
 )  # fmt: skip
 """What to do: the first fields of a job."""
 
-_TEAM = (
+_POOL_FIELDS = (
     # Addresses: how many steps each thread has done, and what each one is up to, a `Duty` (FLAG_BYTES from one's to the
     # next one's); what the caller says; how many of the others have done the job.
     "flags", "duties", "call", "done",
@@ -151,5 +151,5 @@ class CallField(enum.IntEnum):
     Y = 2  # and output begin
 
 
-JOB = np.dtype([(name, np.int64) for name in WORK + _TEAM])
+JOB = np.dtype([(name, np.int64) for name in WORK + _POOL_FIELDS])
 """What one thread has to do, and how it hears of it, as a record."""

@@ -1,4 +1,4 @@
-"""A team of threads for compiled work, which does not hold Python's lock, and a few things of the system's."""
+"""A pool of threads for compiled code, which releases Python's lock, and a few functions of the operating system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HASTY, _PATIENT, _SERVE = (int(mode) for mode in Mode)
 SHORT = 5e-4  # seconds: what one thread does in less time is not worth waiting for others to wake up
 
 
-class Team:
+class ThreadPool:
     """Threads that wait for jobs; the caller's own thread is one of them.
 
     Python's own threads suffice, since compiled code lets go of the interpreter: they need no threading library. After
@@ -28,7 +28,7 @@ class Team:
     long as a small network; then they sleep. A job is one call of compiled code, which ends with the job: no lock is
     held and no counter kept here, so that an exception between any two instructions leaves nothing half done. Others
     are woken, but never waited for: where they do not come the caller does the job alone. One call of `run` at a time,
-    in the process that made the team.
+    in the process that made the pool.
 
     Args:
         size: how many, at least 1, the caller's included.
@@ -69,7 +69,7 @@ class Team:
 
 
 class _Shared:
-    """What the threads of a team hold; it outlives the team until the last of them has ended."""
+    """What the threads of a pool share; it outlives the pool until the last of them has ended."""
 
     def __init__(self, size: int, run: Run) -> None:
         self.run = run
