@@ -1,16 +1,21 @@
-"""Where jobs are kept: a finished one as one JSON file named by its key, an unfinished one as a folder."""
+"""Where jobs are kept: an unfinished one as a folder; a finished one as one JSON file named by its key.
+
+Short jobs share a file instead, with a line each (see Kind.file).
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from zerocross import train
 from zerocross.files import write_json
+from zerocross.sweep import lines
 from zerocross.sweep.job import Job, Result
 from zerocross.train.folder import read_json
 
@@ -22,7 +27,7 @@ class RunCache:
     """Finished jobs by content hash, and the folders of unfinished ones. Many processes may share both.
 
     Args:
-        results: results/KEY.json: finished jobs.
+        results: results/KEY.json: finished jobs; or a line of results/FILE, for kinds whose jobs share files.
         work: work/KEY/: what unfinished ones have saved; work/KEY.lock is held by the process that does the job.
         keep: Keep the folder of a finished job (weights and metrics of a training), too.
     """
@@ -45,17 +50,35 @@ class RunCache:
         Raises:
             ValueError: if the file is damaged, or holds another job's result.
         """
-        path = self.path(job.key)
-        if not path.exists():
+        if job.kind.members is not None:
+            results = [self.find(member) for member in job.kind.members(job)]
+            members = [result for result in results if result is not None]
+            whole = len(members) == len(results)
+            return {"members": members, "seconds": sum(each["seconds"] for each in members)} if whole else None
+        if job.kind.file is not None:
+            path = self.results / job.kind.file(job)
+            result = lines.read(path).get(job.key)
+        else:
+            path = self.path(job.key)
+            result = read_json(path.parent, path.name) if path.exists() else None
+        if result is None:
             return None
-        result = read_json(path.parent, path.name)
         try:
             if missing := [name for name in job.kind.parts if name not in result]:
                 raise ValueError(f"it has no {', '.join(missing)}")
             job.kind.check(job, result)
         except (ValueError, TypeError, KeyError) as wrong:
-            raise ValueError(f"{path} is damaged: {wrong}; remove it to have this {job.kind.noun} made again") from None
+            what = "it" if job.kind.file is None else f"the line of {job.key}"
+            raise ValueError(
+                f"{path} is damaged: {wrong}; remove {what} to have this {job.kind.noun} made again"
+            ) from None
         return result
+
+    def holds(self, job: Job) -> bool:
+        """Whether there is a result of a job, without a look into its own file."""
+        if job.kind.members is None and job.kind.file is None:
+            return self.path(job.key).exists()
+        return self.find(job) is not None
 
     def finish(
         self,
@@ -73,14 +96,36 @@ class RunCache:
             say: Told once if another process holds the job, which is then waited for.
             stopping: Asked while waiting; True gives up by SystemExit.
         """
+        if job.kind.members is not None:
+            return self._finish_each(job, job.kind.members(job), say, stopping)
         with self._lock(job, say, stopping):
             if (result := self.find(job)) is None:
                 result = job.kind.work(job, self.folder(job.key), show)
-                write_json(self.path(job.key), result)
+                if job.kind.file is None:
+                    write_json(self.path(job.key), result)
+                else:
+                    lines.add(self.results / job.kind.file(job), result)
             if not self.keep:
                 shutil.rmtree(self.folder(job.key), ignore_errors=True)
         self.folder(job.key).with_suffix(".lock").unlink(missing_ok=True)  # a process that waited finds the result now
         return result
+
+    def _finish_each(
+        self, batch: Job, members: Sequence[Job], say: Callable[[str], None], stopping: Callable[[], bool]
+    ) -> Result:
+        """Finish the members of a batch; one that fails does not stop the others."""
+        failed, results = [], []
+        for member in members:
+            if stopping():
+                raise SystemExit(143)
+            try:
+                results.append(self.finish(member, show=False, say=say, stopping=stopping))
+                say(f"{member.label}: {member.kind.score(results[-1])} in {results[-1]['seconds']:.1f} s")
+            except train.RunError as error:
+                failed.append(f"{member.label}: {error}")
+        if failed:
+            raise train.RunError(f"{len(failed)} of {len(members)} in {batch.label}: {'; '.join(failed)}")
+        return {"members": results, "seconds": sum(result["seconds"] for result in results)}
 
     @contextmanager
     def _lock(self, job: Job, say: Callable[[str], None], stopping: Callable[[], bool]) -> Iterator[None]:

@@ -16,7 +16,7 @@ class Kind:
     """What all jobs of one kind share.
 
     Args:
-        name: "training" or "search"; by it a job is found again in another process.
+        name: "training" or "search", for example; by it a job is found again in another process.
         noun: What one is called in messages.
         parts: The keys that a result must have.
         check: (job, result) -> None; raises ValueError, TypeError or KeyError if the result is not that of the job.
@@ -24,6 +24,8 @@ class Kind:
             raises train.RunError if the job fails, and train.Stopped or SystemExit if it was stopped and has saved.
         score: The outcome of a result in a few words.
         guess: (job, finished jobs) -> seconds that the job will take, or None if none of them is like it.
+        file: job -> the name of the JSON-lines file that its result shares with others; None: a file of its own.
+        members: job -> the jobs that it is made of, if it is a batch: they are done and kept one by one.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Kind:
     work: Callable[[Job, Path, bool], Result]
     score: Callable[[Result], str]
     guess: Callable[[Job, Known], float | None]
+    file: Callable[[Job], str] | None = None
+    members: Callable[[Job], list[Job]] | None = None
 
 
 @dataclass(frozen=True)

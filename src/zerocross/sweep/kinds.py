@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerocross.sweep import searches, trainings
+from zerocross.sweep import searches, short, trainings
 from zerocross.sweep.job import Job
 
-KINDS = {kind.name: kind for kind in (trainings.KIND, searches.KIND)}
+KINDS = {kind.name: kind for kind in (trainings.KIND, searches.KIND, short.KIND, short.BATCH)}
 
 
 def job_from(values: Mapping[str, Any]) -> Job:

@@ -107,14 +107,14 @@ class SlurmPool:
             self._queued = self._queue()
             self._looked = now
         if self._queued is None:  # Slurm does not answer: go by the results alone
-            return [handle for handle in running if self.cache.path(handle.job.key).exists()]
+            return [handle for handle in running if self.cache.holds(handle.job)]
         ended = []
         for handle in running:
             if handle.id in self._queued:
                 handle.gone = None
                 continue
             handle.gone = handle.gone or now
-            there = self.cache.path(handle.job.key).exists() or answer_path(self.folder, handle.job.key).exists()
+            there = self.cache.holds(handle.job) or answer_path(self.folder, handle.job.key).exists()
             if there or now - handle.gone >= _GRACE:
                 ended.append(handle)
         return ended

@@ -1,0 +1,192 @@
+"""Short trainings as jobs: seconds each and thousands of them, a line of a shared file each, no folder, no history.
+
+A training that is stopped is repeated, since it takes seconds. Where other processes do the work, each takes a batch of
+trainings in a row, so that the start of a process and the reading of data are paid once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zerocross import train
+from zerocross.provenance import provenance
+from zerocross.sweep.cache import RunCache
+from zerocross.sweep.execute import run_jobs
+from zerocross.sweep.execution import Execution
+from zerocross.sweep.job import Job, Kind, Known, Result, failure
+from zerocross.sweep.objective import Reader
+from zerocross.train.config import Config, build_part, from_dict, to_dict
+
+_RECENT = 100  # finished jobs to judge the time of others by
+_REASON = 160  # characters of why a training diverged
+
+
+def short_training(
+    config: Config, place: train.Placement, *, file: str, about: Mapping[str, Any], metric: str, seconds: float
+) -> Job:
+    """The job of a config.
+
+    Args:
+        config: What is trained.
+        place: Where the data are.
+        file: The name of the file, in the cache's results, that gets its line.
+        about: What the line says first: short names and settings.
+        metric: The score that is kept.
+        seconds: What it takes, by experience.
+    """
+    label = ", ".join(str(value) for value in about.values() if isinstance(value, str | int)) + f", seed {config.seed}"
+    payload = {
+        "config": to_dict(config),
+        "place": dataclasses.asdict(place),
+        "file": file,
+        "about": dict(about),
+        "metric": metric,
+        "seconds": seconds,
+    }
+    return Job(config.hash, KIND, label, payload)
+
+
+def run_short(
+    jobs: Sequence[Job], cache: RunCache, execution: Execution | None = None, *, show: bool = True
+) -> list[Result]:
+    """The results of short trainings, in their order: in this process one by one, elsewhere in batches.
+
+    A job that failed has a "failed" with the reason in place of a result.
+
+    Raises:
+        Interrupted: on SIGINT or SIGTERM; see run_jobs.
+    """
+    execution = execution or Execution()
+    if execution.parallel == 1:
+        return run_jobs(jobs, cache, execution, show=show)
+    todo = list({job.key: job for job in jobs if cache.find(job) is None}.values())
+    ended = run_jobs(_batches(todo, execution.parallel), cache, execution, show=show)
+    why = {job.key: each["failed"] for each in ended if "failed" in each for job in _members_of(each["jobs"])}
+    return [cache.find(job) or failure(job, why.get(job.key, "not done")) for job in jobs]
+
+
+def _batches(jobs: Sequence[Job], parallel: int) -> list[Job]:
+    """Batches of jobs with the same data, short enough that all processes end at about the same time."""
+    total = sum(job.payload["seconds"] for job in jobs)
+    most = max(30.0, min(600.0, total / (8 * parallel)))
+    batches: list[list[Job]] = []
+    spent = 0.0
+    for job in jobs:
+        new_data = not batches or batches[-1][-1].payload["config"]["data"] != job.payload["config"]["data"]
+        if new_data or spent + job.payload["seconds"] > most:
+            batches.append([])
+            spent = 0.0
+        batches[-1].append(job)
+        spent += job.payload["seconds"]
+    return [_batch(members) for members in batches]
+
+
+def _batch(members: Sequence[Job]) -> Job:
+    key = hashlib.sha256(json.dumps([job.key for job in members]).encode()).hexdigest()[:16]
+    label = members[0].label if len(members) == 1 else f"{members[0].label} to {members[-1].label}"
+    return Job(key, BATCH, label, {"jobs": [job.to_dict() for job in members]})
+
+
+def _members_of(jobs: Iterable[Mapping[str, Any]]) -> list[Job]:
+    return [Job(job["key"], KIND, job["label"], job["payload"]) for job in jobs]
+
+
+def _work(job: Job, folder: Path, show: bool) -> Result:
+    """Train on one thread, so that neither the machine nor --jobs changes a result."""
+    del folder, show
+    from zerocross.tune.workers import one_thread
+
+    config = from_dict(job.payload["config"])
+    place = build_part(train.Placement, job.payload["place"], "place.")
+    dataset = _reader(place)(config)
+    began, diverged = time.process_time(), None
+    with one_thread():
+        try:
+            fabric = train.make_fabric(config, accelerator=place.accelerator)
+            score = train.fit(config, dataset, fabric=fabric, show=False).scores[job.payload["metric"]]
+        except train.Stopped as stopped:
+            raise SystemExit(stopped.exit_code) from stopped
+        except train.RunError as error:  # one process, so it is not a lost peer: training diverged
+            score, diverged = 0.0, " ".join(str(error).split())[:_REASON]
+    return {
+        **job.payload["about"],
+        "seed": config.seed,
+        "score": round(score, 4),
+        "on": dataset.evaluated_on,
+        **({"diverged": diverged} if diverged else {}),
+        "seconds": round(time.process_time() - began, 2),
+        "hash": config.hash,
+        "revision": config.revision,
+        "commit": _commit(),
+    }
+
+
+@functools.cache
+def _commit() -> str | None:
+    return provenance()["commit"]
+
+
+@functools.lru_cache(maxsize=1)
+def _reader(place: train.Placement) -> Reader:
+    return Reader(place)
+
+
+def _check(job: Job, result: Result) -> None:
+    about = {name: result.get(name) for name in ("task", "method") if name in job.payload["about"]}
+    if any(job.payload["about"][name] != value for name, value in about.items()):
+        raise ValueError(f"the line of {job.key} is of {about}, not of {job.label}")
+    float(result["score"])
+
+
+def _guess(job: Job, known: Known) -> float:
+    file = job.payload["file"]
+    recent = [result["seconds"] for other, result in known[-_RECENT:] if other.payload["file"] == file]
+    return statistics.fmean(recent) if recent else job.payload["seconds"]
+
+
+def _score(result: Result) -> str:
+    return "diverged" if "diverged" in result else f"{result['on']} {result['score']:.2f} %"
+
+
+def _guess_batch(job: Job, known: Known) -> float:
+    del known
+    return sum(each["payload"]["seconds"] for each in job.payload["jobs"])
+
+
+def _no_check(job: Job, result: Result) -> None:
+    del job, result  # its members are checked
+
+
+def _no_work(job: Job, folder: Path, show: bool) -> Result:
+    raise AssertionError(f"{job.label}: a batch is done member by member ({folder}, {show})")
+
+
+KIND = Kind(
+    "short training",
+    noun="run",
+    parts=("seed", "score", "on", "seconds", "hash", "revision"),
+    check=_check,
+    work=_work,
+    score=_score,
+    guess=_guess,
+    file=lambda job: job.payload["file"],
+)
+
+BATCH = Kind(
+    "batch",
+    noun="batch",
+    parts=(),
+    check=_no_check,
+    work=_no_work,
+    score=lambda result: f"{len(result['members'])} runs",
+    guess=_guess_batch,
+    members=lambda job: _members_of(job.payload["jobs"]),
+)
