@@ -136,6 +136,35 @@ def test_no_warning_where_a_large_alpha_was_asked_for():
             rates.step()
 
 
+def test_no_warning_after_a_checkpoint_with_a_larger_alpha_but_above_that_one():
+    saved = GradientFilter(make_params(), alpha=0.2)
+    params = make_params()
+    optimizer = GradientFilter(params, alpha=1e-3)
+    optimizer.load_state_dict(saved.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(optimizer, params, range(2))
+    optimizer.param_groups[0]["lr"] = 0.3
+    with pytest.warns(UserWarning, match=r"set alpha to 0.3, above its initial value 0.2"):
+        run(optimizer, params, range(2, 3))
+
+
+def test_a_schedule_that_was_saved_halfway_keeps_its_own_initial_value():
+    saved = GradientFilter(make_params(), alpha=0.02)
+    lr_scheduler.CosineAnnealingLR(saved, T_max=4)  # notes initial_lr
+    saved.param_groups[0]["lr"] = 1e-4
+    params = make_params()
+    optimizer = GradientFilter(params, alpha=0.5)
+    optimizer.load_state_dict(saved.state_dict())
+    optimizer.param_groups[0]["lr"] = 0.02
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(optimizer, params, range(1))
+    optimizer.param_groups[0]["lr"] = 0.1
+    with pytest.warns(UserWarning, match=r"set alpha to 0.1, above its initial value 0.02"):
+        run(optimizer, params, range(1, 2))
+
+
 def test_a_fixed_filter_refuses_a_scheduler_and_leaves_everything():
     params = make_params()
     optimizer = IIRGradientFilter([{"params": params[0]}, {"params": params[1]}], ema(0.1))

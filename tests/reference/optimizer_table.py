@@ -152,6 +152,28 @@ OPTIMIZERS: dict[str, Row] = {
     "filter-warm": Row(_filtered(alpha=0.02, warm_start=0.3), own={"alpha": 0.3}),
     "filter-flips": Row(_filtered(flip_rate=0.02), own={"flip_rate": 0.1, "gamma": 0.7}, wrong=_FLIP_RANGES),
     "filter-flips-tied": Row(_filtered(flip_rate=0.02, gamma=None), own={"flip_rate": 0.3}, wrong=_TIED_RANGES),
+    "filter-closed": Row(
+        _filtered(flip_rate=0.02, control="closed"),
+        own={"flip_rate": 0.1, "gamma": 0.7},
+        wrong=(
+            ({"control": "shut"}, "control is 'shut'; it must be 'open', 'closed' or 'layer'"),
+            ({"flip_rate": None}, "control is 'closed', which steers alpha towards a flip rate: give flip_rate="),
+        ),
+    ),
+    "filter-closed-tied": Row(_filtered(flip_rate=0.02, control="closed", gamma=None), own={"flip_rate": 0.3}),
+    "filter-layer": Row(_filtered(flip_rate=0.02, control="layer"), own={"flip_rate": 0.1}),
+    "filter-sign": Row(
+        _filtered(alpha=0.02, normalize="sign"),
+        own={"alpha": 0.3},
+        wrong=(({"normalize": "max"}, "normalize is 'max'; it must be None, 'rms', 'sign' or 'adam'"),),
+    ),
+    "filter-rms": Row(_filtered(alpha=0.02, normalize="rms"), own={"alpha": 0.3}),
+    "filter-adam": Row(_filtered(flip_rate=0.02, normalize="adam", warm_start=0.1), own={"flip_rate": 0.1}),
+    "filter-closed-compiled": Row(
+        _filtered(flip_rate=0.02, control="layer", normalize="rms", compile=True),
+        own={"flip_rate": 0.1},
+        compiled=True,
+    ),
     "filter-compiled": Row(_filtered(alpha=0.02, compile=True), own={"alpha": 0.3, "gamma": 0.7}, compiled=True),
     "iir-averages": Row(_fixed(cascade(ema(0.1), ema(0.02))), schedulable=False),
     "iir-butterworth": Row(_fixed(designed(butter(3, 0.1, output="sos"))), schedulable=False),

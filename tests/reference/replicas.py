@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import distributed, nn
@@ -12,7 +13,7 @@ from zerocross.nn import BinaryLinear
 from zerocross.optim import GradientFilter, HybridOptimizer, split_params
 
 
-def work(rank: int, folder: str, ranks: int) -> None:
+def work(rank: int, folder: str, ranks: int, control: Literal["open", "closed", "layer"] = "open") -> None:
     """Train for 12 steps and leave every tensor of model and optimizer in `rank<n>.pt`."""
     torch.set_num_threads(1)
     meeting = (Path(folder) / "meeting").as_uri()
@@ -25,7 +26,8 @@ def work(rank: int, folder: str, ranks: int) -> None:
             p.data[:, ::2] = -1.0
     network = DistributedDataParallel(model)
     split = split_params(model)
-    binary = GradientFilter(split.binary, alpha=0.05, ff_every=1)
+    how: dict[str, Any] = {"alpha": 0.05} if control == "open" else {"flip_rate": 0.02, "control": control}
+    binary = GradientFilter(split.binary, **how, ff_every=1)
     optimizer = HybridOptimizer(binary, torch.optim.SGD([*split.real, *split.real_no_decay], lr=0.05), model)
     drawn = model.get_parameter("1.weight").detach().clone()
     data = torch.randn(12, 16, 6)

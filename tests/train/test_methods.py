@@ -91,6 +91,9 @@ def theta_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinea
         return naive.bold(x, rates, theta)[-1]
     if name == "bayesbinn":
         return naive.averages(x, rates, (), theta, start=-10 * theta / (450_000 / 1e-10))[-1]
+    if name == "flip":  # cos(pi r) = (p + q) / (1 + pq), solved for p = 1 - alpha
+        c, q = np.cos(np.pi * rates), 1 - h["gamma"]
+        return naive.averages(x, 1 - (c - q) / (1 - c * q), (h["gamma"],), theta)[-1]
     inner = {"filter": (h.get("gamma"),), "filter-order1": (), "filter-cascade": (h.get("gamma"),) * 2}[name]
     return naive.averages(x, rates, inner, theta)[-1]
 
@@ -169,7 +172,8 @@ def test_method_is_described(name: str) -> None:
     assert models.create("digits_net", **method.model_options) is not None
 
 
-def test_filter_is_tuned_by_three_numbers_and_latent_sgd_by_seven() -> None:
+def test_flip_is_tuned_by_one_number_filter_by_three_and_latent_sgd_by_seven() -> None:
+    assert len(METHODS["flip"].tuned) == 1
     assert len(METHODS["filter"].tuned) == 3
     assert len(METHODS["latent-sgd"].tuned) == 7
 
@@ -190,7 +194,7 @@ def test_method_brings_its_stages_and_real_settings_and_keeps_the_budget() -> No
         with_epochs(adam, 1)
 
 
-@pytest.mark.parametrize("name", ["filter", *LATENT])
+@pytest.mark.parametrize("name", ["filter", "flip", *LATENT])
 def test_two_step_training_starts_binary_weights_from_the_signs_of_real_ones(name: str) -> None:
     if METHODS[name].parts:
         pytest.skip("has two stages of its own")
@@ -215,6 +219,11 @@ def test_two_step_training_of_the_filter_starts_warm() -> None:
     config = two_step(recipes.get("digits").config)
     alpha = float(config.optimizer["alpha"])  # type: ignore[arg-type]
     assert config.optimizer_of(config.stages[1])["warm_start"] == pytest.approx(3 * math.sqrt(alpha / 2))
+    flip = two_step(with_method(recipes.get("digits").config, "flip"))
+    # alpha = (pi r)^2 / gamma, about
+    assert flip.optimizer_of(flip.stages[1])["warm_start"] == pytest.approx(
+        3 * math.sqrt((math.pi * 0.01) ** 2 / 0.1 / 2), rel=0.03
+    )
     with pytest.raises(ValueError, match="already has 2 stages"):
         two_step(config)
     with pytest.raises(ValueError, match="'bop' cannot start from trained weights"):

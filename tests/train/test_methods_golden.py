@@ -309,4 +309,4 @@ def test_fifty_steps_of_votes_are_the_published_ones(lr: float) -> None:
 
 
 def test_methods_without_golden_numbers_are_known() -> None:
-    assert set(METHODS) - set(GOLDEN) == {"filter-order1", "filter-cascade", "latent-sgd"}
+    assert set(METHODS) - set(GOLDEN) == {"flip", "filter-order1", "filter-cascade", "latent-sgd"}

@@ -58,6 +58,7 @@ class Method:
         network: Options that turn birealnet20 into the authors' own network; empty if they published none of this kind,
             or used the common one.
         lr_name: The hyperparameter that the optimizer stores as a param group's `lr`.
+        optional: Hyperparameters that may also be none, where the optimizer has a meaning for it.
         golden: The file in tests/reference/golden with reference values of published code, or None.
         revision: Increased when its arithmetic changes without a change of settings, so that old results are not
             mistaken for new ones.
@@ -76,6 +77,7 @@ class Method:
     run: Mapping[str, float] = field(default_factory=dict)
     network: Mapping[str, Value] = field(default_factory=dict)
     lr_name: str = "lr"
+    optional: tuple[str, ...] = ()
     golden: str | None = None
     revision: int = 1
 

@@ -32,6 +32,13 @@ def second_order(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int
     return GradientFilter(params, alpha=h["alpha"], gamma=h["gamma"], warm_start=h["warm_start"], ff_every=ff_every)
 
 
+def flip(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> Optimizer:
+    """The second-order filter by its flip rate."""
+    names = ("flip_rate", "gamma", "control", "warm_start")
+    normalize = None if h["normalize"] == "none" else h["normalize"]
+    return GradientFilter(params, **{name: h[name] for name in names}, normalize=normalize, ff_every=ff_every)
+
+
 def first_order(params: list[nn.Parameter], h: Mapping[str, Any], ff_every: int) -> Optimizer:
     """The first-order filter."""
     return CascadeFilter(params, alpha=h["alpha"], gammas=(), ff_every=ff_every)

@@ -46,6 +46,26 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             lr_name="alpha",
             golden="quist_filter",
         ),
+        "flip": Method(
+            summary="the filter by one number: the share of weights that noise flips at each update, decayed to zero",
+            source=f"after {_PAPER}",
+            hyperparameters={
+                "flip_rate": 1e-2,
+                "gamma": 0.1,
+                "control": "open",
+                "normalize": "none",
+                "schedule": "cosine",
+                "warm_start": 0.0,
+            },
+            tuned=("flip rate",),
+            settings="ours: a flip rate of 1e-2 and the paper's gamma; alpha is computed from both at each update. "
+            "gamma=none ties it to alpha; control=closed or layer steers alpha by the measured flips, of all weights "
+            "or of each tensor; normalize=rms, sign or adam makes gradients scale-free before they are filtered",
+            build=optimizers.flip,
+            model_options={"weights": "theta"},
+            lr_name="flip_rate",
+            optional=("gamma",),
+        ),
         "filter-order1": Method(
             summary="the filter of first order: one moving average of the gradient (Eq. 10)",
             source=_PAPER,

@@ -50,7 +50,7 @@ def hyperparameters(name: str, chosen: Mapping[str, Value]) -> dict[str, Value]:
                 f"method {name!r} has no hyperparameter {key!r}; it has {', '.join(defaults)}"
                 f"{did_you_mean(key, defaults)}"
             )
-        result[key] = _checked(key, value, defaults[key])
+        result[key] = None if value is None and key in get(name).optional else _checked(key, value, defaults[key])
     if any(map(_is_ramp, result.values())):
         _check_ramps(name, result)
     return result

@@ -95,6 +95,9 @@ class BinaryOptimizer(Optimizer, ABC):
     def _update(self, gradients: GroupGradients) -> None:
         """Update the parameters in place."""
 
+    def _check_saved(self, state_dict: dict[str, Any]) -> None:
+        """Raise ValueError if a saved state of this class cannot be continued with these settings."""
+
     # ---- the optimizer interface
 
     def add_param_group(self, param_group: Group) -> None:
@@ -234,8 +237,14 @@ class BinaryOptimizer(Optimizer, ABC):
                 f"this state_dict has {saved} as its lr, this {type(self).__name__} has {self.lr_name}: construct it "
                 f"with {saved}= to load it"
             )
+        self._check_saved(state_dict)
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
+        # A schedule that was saved goes on from its own initial values, not from those of this construction.
+        self._given = [
+            float(group.get("initial_lr", max(float(group["lr"]), given)))
+            for group, given in zip(self.param_groups, self._given, strict=True)
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state_dict, with the name of the optimizer as `type` and the meaning of its `lr` as `lr_name`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +12,9 @@ from torch import Tensor
 from zerocross.compiler import compiled
 from zerocross.filters.flips import alpha_for_flips
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
-from zerocross.optim.signs import start_signs_, take_signs_
+from zerocross.optim.flip_control import Control, new_control, steer_, steered
+from zerocross.optim.normalize import Normalize, check_normalize, new_rms, normalized
+from zerocross.optim.signs import count_flips, negative, start_signs_, take_signs_
 
 
 class GradientFilter(BinaryOptimizer):
@@ -29,7 +31,9 @@ class GradientFilter(BinaryOptimizer):
     since gradients are already large in the first steps (the paper, below Eq. 7).
 
     `flip_rate` replaces alpha by the share of weights that noise flips at each step: alpha is then computed from it and
-    gamma (`zerocross.filters.alpha_for_flips`), and with `gamma=None` both discounts are.
+    gamma (`zerocross.filters.alpha_for_flips`), and with `gamma=None` both discounts are. That is an open loop:
+    gradients that are not noise flip weights at another rate. With `control` the loop is closed: flips are counted at
+    every step, and a correction of alpha is raised or lowered until the measured rate is the requested one.
 
     alpha, or the flip rate, is stored in the param group's `lr`, so that any torch scheduler implements alpha-decay. A
     step at 0 updates m only. Schedulers that write absolute values (OneCycleLR, CyclicLR, SWALR, eta_min) need one
@@ -43,6 +47,11 @@ class GradientFilter(BinaryOptimizer):
         gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None (with a flip rate): as alpha.
         flip_rate: Replaces alpha: flips per weight and step under noise, above 0 and at most arccos(1 - gamma) / pi, or
             0.5 with `gamma=None`. 3.2e-3 is the paper's alpha = 1e-3 with gamma = 0.1.
+        control: "open": alpha is computed from the flip rate. "closed": it is steered, one alpha a group. "layer": it
+            is steered tensor by tensor, so that all layers flip at the rate. Costs a count of flips at every step.
+        normalize: What is done to a gradient before it is filtered. None (the paper): nothing. "rms": it is divided by
+            its tensor's running rms, an average over 10 steps. "sign": it is replaced by its sign. "adam": each
+            element is divided by its own running rms, over 1,000 steps.
         warm_start: c >= 0. g starts at -c * rms(first gradient) * theta, so that trained signs survive the first
             updates. With 0 (the paper) the first update sets theta = -sign(gradient) and flips half of all signs: right
             for training from scratch, fatal for fine-tuning. Under pure noise g has a standard deviation of about
@@ -68,6 +77,8 @@ class GradientFilter(BinaryOptimizer):
         gamma: float | None = 0.1,
         *,
         flip_rate: float | None = None,
+        control: Control = "open",
+        normalize: Normalize | None = None,
         warm_start: float = 0.0,
         compile: bool = False,  # noqa: A002 - as in torch
         nonfinite: NonFinite = "raise",
@@ -80,6 +91,13 @@ class GradientFilter(BinaryOptimizer):
             raise ValueError(f"warm_start is {warm_start}; it must be 0 (the paper's start) or a positive factor")
         if alpha is not None and flip_rate is not None:
             raise ValueError(f"alpha is {alpha} and flip_rate {flip_rate}: they set the same thing, give one of them")
+        if control not in get_args(Control):
+            raise ValueError(f"control is {control!r}; it must be 'open', 'closed' or 'layer'")
+        if control != "open" and flip_rate is None:
+            raise ValueError(f"control is {control!r}, which steers alpha towards a flip rate: give flip_rate=")
+        check_normalize(normalize)
+        self.control: Control = control
+        self.normalize: Normalize | None = normalize
         self.warm_start = warm_start
         self.compile = compile
         self.lr_name = "alpha" if flip_rate is None else "flip_rate"
@@ -111,24 +129,66 @@ class GradientFilter(BinaryOptimizer):
     def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
         del group
         m = torch.zeros_like(param, dtype=state_dtype(param))
-        if self.warm_start == 0:
-            return {"m": m, "g": torch.zeros_like(m)}
-        rms = grad.double().square().mean().sqrt().to(m.dtype)  # in float32 a square overflows at 2e19
-        return {"m": m, "g": -self.warm_start * rms * param.detach().to(m.dtype)}
+        state = {"m": m, "g": torch.zeros_like(m), **new_rms(m, self.normalize)}
+        if self.control != "open":
+            state |= new_control(m)
+        if self.warm_start > 0:
+            # In float32 a square overflows at 2e19; a normalised gradient has an rms of 1.
+            rms = 1.0 if self.normalize else grad.double().square().mean().sqrt().to(m.dtype)
+            state["g"] = -self.warm_start * rms * param.detach().to(m.dtype)
+        return state
+
+    def _check_saved(self, state_dict: dict[str, Any]) -> None:
+        like = torch.empty(0)
+        own = {"m", "g", *new_rms(like, self.normalize), *(new_control(like) if self.control != "open" else ())}
+        for state in state_dict["state"].values():
+            if (saved := set(state) - {"flips"}) != own:
+                raise ValueError(
+                    f"this state_dict has {', '.join(sorted(saved))} for a weight, this GradientFilter "
+                    f"(control={self.control!r}, normalize={self.normalize!r}) has {', '.join(sorted(own))}: construct "
+                    "it with the control and normalize of the one that was saved"
+                )
 
     def _update(self, gradients: GroupGradients) -> None:
+        if self.normalize is not None:
+            how = self.normalize
+            gradients = [(group, ps, normalized(xs, [self.state[p] for p in ps], how)) for group, ps, xs in gradients]
+        if self.control == "layer":  # each tensor as if it were a group
+            gradients = [(group, [p], [x]) for group, ps, xs in gradients for p, x in zip(ps, xs, strict=True)]
+        alphas = [self._alpha(group) for group, _, _ in gradients]
+        if self.control == "open":
+            self._filter(gradients, alphas)
+        else:
+            self._filter_and_steer(gradients, alphas)
+
+    def _filter(self, gradients: GroupGradients, alphas: list[Any]) -> None:
         thetas = [params for _, params, _ in gradients]
         grads = [grads for _, _, grads in gradients]
         ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
-        alphas = [self._alpha(group) for group, _, _ in gradients]
         given = [group["gamma"] for group, _, _ in gradients]
         gammas = [alpha if gamma is None else float(gamma) for alpha, gamma in zip(alphas, given, strict=True)]
-        if self.compile:
-            # 0-dim tensors, not floats, for which torch would recompile at every new value of alpha.
-            alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
-            _compiled_filter()(thetas, grads, ms, gs, alphas, gammas)
-        else:
+        if not self.compile and self.control == "open":
             filter_(thetas, grads, ms, gs, alphas, gammas)
+            return
+        # 0-dim tensors, not floats, for which torch would recompile at every new value of alpha.
+        alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
+        one_pass = _compiled_filter() if self.compile else filter_in_one_pass_
+        one_pass(thetas, grads, ms, gs, alphas, gammas)
+
+    def _filter_and_steer(self, gradients: GroupGradients, alphas: list[float]) -> None:
+        # All tensors of a group hold the same control; where they come and go, the first that has a gradient leads.
+        leads = [self.state[params[0]] for _, params, _ in gradients]
+        before = [[negative(p) for p in params] for _, params, _ in gradients]
+        self._filter(gradients, [steered(a, lead["correction"]) for a, lead in zip(alphas, leads, strict=True)])
+        for (group, params, _), masks, lead, alpha in zip(gradients, before, leads, alphas, strict=True):
+            if alpha > 0:
+                counts = [count_flips(mask, negative(p)) for mask, p in zip(masks, params, strict=True)]
+                flips = torch.stack([count.to(lead["ratio"]) for count in counts]).sum()
+                requested = float(group["lr"]) * max(sum(p.numel() for p in params), 1)
+                steer_(lead["correction"], lead["ratio"], flips, requested, alpha)
+                for key in ("correction", "ratio"):
+                    for p in params[1:]:
+                        self.state[p][key].copy_(lead[key])
 
     def _alpha(self, group: Group) -> float:
         alpha = float(group["lr"])
@@ -156,8 +216,8 @@ def filter_in_one_pass_(
     """Eqs. 11-13 element by element, for the compiler to fuse into one pass."""
     for theta_list, grad_list, m_list, g_list, alpha, gamma in zip(thetas, grads, ms, gs, alphas, gammas, strict=True):
         for theta, grad, m, g in zip(theta_list, grad_list, m_list, g_list, strict=True):
-            m.lerp_(grad, gamma)  # Eq. 11
-            g.lerp_(m, alpha)  # Eq. 12
+            m.lerp_(grad, gamma.to(m))  # Eq. 11
+            g.lerp_(m, alpha.to(g))  # Eq. 12
             theta.copy_(torch.where(g == 0, theta, torch.where(g < 0, 1.0, -1.0)))  # Eq. 13
 
 
@@ -168,5 +228,5 @@ def _compiled_filter() -> Callable[..., None]:
     return compiled(filter_in_one_pass_, dynamic=False, recompile_limit=64)
 
 
-def _scalar(value: float, like: Tensor) -> Tensor:
-    return torch.tensor(value, dtype=like.dtype, device=like.device)
+def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from zerocross import methods
 from zerocross.checks import check_choice
+from zerocross.filters.flips import alpha_for_flips
 from zerocross.train.config import Config, RealConfig, Stage, build_part, default_options
 
 NETWORKS = ("common", "published")
@@ -102,7 +104,7 @@ def _warm(config: Config, stage: Stage) -> Stage:
     if stage.init_from is None or stage.binarize != "both" or values.get("warm_start"):
         return stage
     if "warm_start" in values:
-        warm = {"warm_start": 3 * math.sqrt(float(methods.first_values(values)["alpha"] or 0) / 2)}
+        warm = {"warm_start": 3 * math.sqrt(_alpha(methods.first_values(values)) / 2)}
         return dataclasses.replace(stage, optimizer={**warm, **stage.optimizer})
     if methods.get(config.method).kind == "theta":
         raise ValueError(
@@ -110,6 +112,11 @@ def _warm(config: Config, stage: Stage) -> Stage:
             "latent weights and with the filter"
         )
     return stage
+
+
+def _alpha(values: Mapping[str, Any]) -> float:
+    """The alpha of a filter, which may be given by its flip rate."""
+    return float(values["alpha"]) if "alpha" in values else alpha_for_flips(values["flip_rate"], values["gamma"])
 
 
 def _stages_of(parts: tuple[methods.StageTemplate, ...], epochs: int) -> tuple[Stage, ...]:

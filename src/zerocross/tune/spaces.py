@@ -3,7 +3,8 @@
 The paper searches six settings of latent weights (its Table 1 without learning-rate decay) and two of the filter; it
 does not state the ranges. Those here span at least two decades around the values used in the literature, with the
 latent range of lr * weight_decay covering that of alpha. "latent" scales as published code does, with the gradient
-passed unscaled; "latent-magnitude-aware" multiplies the gradient by the scale, as Larq does.
+passed unscaled; "latent-magnitude-aware" multiplies the gradient by the scale, as Larq does. "flip" is the filter by
+one number, its flip rate, at gamma = 0.1.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ SPACES: Mapping[str, SearchSpace] = MappingProxyType(
             ),
             fixed={"method": "filter"},
         ),
+        "flip": SearchSpace((Parameter("optimizer.flip_rate", 1e-3, 1e-1, log=True),), fixed={"method": "flip"}),
         "latent": _latent("channel_mean"),
         "latent-magnitude-aware": _latent("magnitude_aware"),
     }
