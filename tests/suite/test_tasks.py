@@ -12,7 +12,7 @@ import torch
 from zerocross import data, models, train
 from zerocross.cli.app import run
 from zerocross.data.ucr import SETS
-from zerocross.suite.tasks import TASKS, Convergence, convergence, get
+from zerocross.suite.tasks import TASKS, get
 from zerocross.train.build import build_model
 
 
@@ -62,26 +62,14 @@ def test_a_training_of_a_task() -> None:
         assert any(hasattr(module, "binary_kinds") for module in fitted.model.modules()) == (method == "filter")
 
 
-def test_convergence_compares_the_change_with_the_noise_of_seeds() -> None:
-    assert Convergence("filter", (90.0, 92.0), (91.0, 92.0)).converged
-    assert not Convergence("filter", (90.0, 90.2), (92.0, 92.1)).converged
-    row = Convergence("filter", (90.0, 92.0), (93.0, 93.0))
-    assert (row.change, round(row.noise, 4)) == (2.0, 1.4142)
-    task = dataclasses.replace(TASKS["digits"], epochs=1)
-    (found,) = convergence(task, None, seeds=2, methods=["real"])
-    assert len(found.single) == len(found.double) == 2
-    assert found.single != found.double
-    with pytest.raises(ValueError, match="at least 2"):
-        convergence(task, None, seeds=1)
-
-
-def test_the_list_of_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["suite", "tasks"]) == 0
+def test_the_list_of_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["suite", "tasks", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in TASKS)
     assert "10,000 training samples" in out
     assert "17 tasks" in out
-    assert run(["suite", "converge", "mnst"]) == 2
+    assert out.count("unmeasured") == 17
+    assert run(["suite", "converge", "--tasks", "mnst"]) == 2
     assert "did you mean 'mnist'?" in capsys.readouterr().err
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 
-from zerocross import train
 from zerocross.checks import check_choice
 from zerocross.train.config import Config, DataConfig, ModelConfig, RealConfig, Stage
 from zerocross.train.variants import with_epochs, with_method
@@ -34,6 +31,7 @@ class Task:
         alpha: Of the filter.
         metric: What is reported: a score of the evaluation.
         held_out: What settings are chosen on.
+        seconds: CPU seconds of a training on one core, measured (the filter, on a common server CPU).
     """
 
     name: str
@@ -47,6 +45,7 @@ class Task:
     alpha: float = 3e-3
     metric: str = "top1"
     held_out: str = "training samples, stratified"
+    seconds: float = 5.0
 
     def config(
         self, method: str = "filter", *, seed: int = 0, validate: bool = False, epochs: int | None = None
@@ -76,7 +75,7 @@ class Task:
         return config if epochs is None else with_epochs(config, epochs)
 
 
-def _series(set_name: str, epochs: int, batch_size: int, stem_stride: int) -> Task:
+def _series(set_name: str, epochs: int, batch_size: int, stem_stride: int, seconds: float) -> Task:
     return Task(
         name=set_name,
         data="ucr",
@@ -86,30 +85,31 @@ def _series(set_name: str, epochs: int, batch_size: int, stem_stride: int) -> Ta
         data_options={"set": set_name},
         network_options={"width": 16, "stem_stride": stem_stride},
         real=dataclasses.replace(_ADAM, lr=1e-2),
+        seconds=seconds,
     )
 
 
 # Eleven of the thirteen sets: Phoneme and Mallat have too few training series a class to hold some out.
 _TASKS = (
-    Task("digits", "digits", "digits_net", 20, 64, network_options={"width": 16}),
-    Task("mnist", "mnist", "mnist_net", 8, 64, {"train_size": 10_000}),
-    Task("fashion-mnist", "fashion-mnist", "mnist_net", 8, 64, {"train_size": 10_000}),
+    Task("digits", "digits", "digits_net", 20, 64, network_options={"width": 16}, seconds=4.0),
+    Task("mnist", "mnist", "mnist_net", 8, 64, {"train_size": 10_000}, seconds=24.0),
+    Task("fashion-mnist", "fashion-mnist", "mnist_net", 8, 64, {"train_size": 10_000}, seconds=24.0),
     Task("audiomnist", "audiomnist", "audio_mlp", 10, 256, alpha=1e-3,
-         real=dataclasses.replace(_ADAM, lr=1e-3), held_out="the fold's validation speakers"),
+         real=dataclasses.replace(_ADAM, lr=1e-3), held_out="the fold's validation speakers", seconds=7.9),
     Task("hapt", "hapt", "series_net", 10, 64, network_options={"channels": 6, "width": 16, "stem_stride": 2},
-         held_out="five of the training people"),
-    Task("imdb", "imdb", "text_mlp", 4, 256, alpha=1e-3, real=dataclasses.replace(_ADAM, lr=1e-3)),
-    _series("Crop", 5, 64, 1),
-    _series("ECG5000", 40, 32, 2),
-    _series("ElectricDevices", 4, 64, 2),
-    _series("FordA", 10, 64, 4),
-    _series("InsectWingbeatSound", 80, 32, 4),
-    _series("ItalyPowerDemand", 120, 16, 1),
-    _series("NonInvasiveFetalECGThorax1", 10, 32, 8),
-    _series("StarLightCurves", 16, 32, 8),
-    _series("TwoPatterns", 16, 32, 2),
-    _series("UWaveGestureLibraryAll", 18, 32, 8),
-    _series("Wafer", 16, 32, 2),
+         held_out="five of the training people", seconds=14.0),
+    Task("imdb", "imdb", "text_mlp", 4, 256, alpha=1e-3, real=dataclasses.replace(_ADAM, lr=1e-3), seconds=10.6),
+    _series("Crop", 5, 64, 1, 5.5),
+    _series("ECG5000", 40, 32, 2, 4.6),
+    _series("ElectricDevices", 4, 64, 2, 5.3),
+    _series("FordA", 6, 64, 4, 5.6),
+    _series("InsectWingbeatSound", 80, 32, 4, 3.6),
+    _series("ItalyPowerDemand", 120, 16, 1, 2.4),
+    _series("NonInvasiveFetalECGThorax1", 10, 32, 8, 4.9),
+    _series("StarLightCurves", 16, 32, 8, 5.5),
+    _series("TwoPatterns", 16, 32, 2, 3.5),
+    _series("UWaveGestureLibraryAll", 18, 32, 8, 5.3),
+    _series("Wafer", 16, 32, 2, 3.9),
 )  # fmt: skip
 
 TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _TASKS})
@@ -119,50 +119,3 @@ def get(name: str) -> Task:
     """The task of that name, or an error that lists the names."""
     check_choice("task", name, TASKS)
     return TASKS[name]
-
-
-@dataclass(frozen=True)
-class Convergence:
-    """Scores of one method at a task's length and at twice that, seed by seed, on held-out training data."""
-
-    method: str
-    single: tuple[float, ...]
-    double: tuple[float, ...]
-
-    @property
-    def change(self) -> float:
-        """What twice the length changes, in points."""
-        return statistics.fmean(self.double) - statistics.fmean(self.single)
-
-    @property
-    def noise(self) -> float:
-        """The standard deviation over seeds, the larger of the two."""
-        return max(statistics.stdev(self.single), statistics.stdev(self.double))
-
-    @property
-    def converged(self) -> bool:
-        """Whether twice the length changes less than another seed does."""
-        return abs(self.change) < self.noise
-
-
-def convergence(
-    task: Task, data_dir: str | Path | None, seeds: int = 3, methods: Sequence[str] = ("filter", "real")
-) -> list[Convergence]:
-    """Train a task at its length and at twice that, and compare: a row per method.
-
-    Args:
-        task: The task.
-        data_dir: Where the datasets are.
-        seeds: How many, at least 2.
-        methods: Names in zerocross.methods, or "real".
-    """
-    if seeds < 2:
-        raise ValueError(f"seeds is {seeds}; the noise of seeds takes at least 2")
-    where = None if data_dir is None else str(data_dir)
-    dataset = train.load_data(task.config(validate=True), train.Placement(data_dir=where))
-
-    def scores(method: str, epochs: int) -> tuple[float, ...]:
-        runs = (task.config(method, seed=seed, validate=True, epochs=epochs) for seed in range(seeds))
-        return tuple(train.fit(config, dataset, show=False).scores[task.metric] for config in runs)
-
-    return [Convergence(method, scores(method, task.epochs), scores(method, 2 * task.epochs)) for method in methods]

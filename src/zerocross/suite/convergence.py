@@ -1,0 +1,91 @@
+"""Whether a task's trainings have converged: whether twice the length changes less than another seed does."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zerocross.suite.table import TWIN, Find, SuiteRun
+from zerocross.suite.tasks import Task
+
+METHODS = ("filter", TWIN)
+SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Scores of one method at a task's length and at twice that, seed by seed, on held-out training data."""
+
+    method: str
+    single: tuple[float, ...]
+    double: tuple[float, ...]
+
+    @property
+    def change(self) -> float:
+        """What twice the length changes, in points."""
+        return statistics.fmean(self.double) - statistics.fmean(self.single)
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation over seeds, the larger of the two."""
+        return max(statistics.stdev(self.single), statistics.stdev(self.double))
+
+    @property
+    def converged(self) -> bool:
+        """Whether twice the length changes no more than another seed does."""
+        return abs(self.change) <= self.noise
+
+
+def runs(task: Task, seeds: int = SEEDS, methods: Sequence[str] = METHODS) -> list[SuiteRun]:
+    """The trainings that tell: each method at the task's length and at twice that, on held-out training data."""
+    if seeds < 2:
+        raise ValueError(f"seeds is {seeds}; the noise of seeds takes at least 2")
+    return [_run(task, method, seed, times) for method in methods for times in (1, 2) for seed in range(seeds)]
+
+
+def _run(task: Task, method: str, seed: int, times: int) -> SuiteRun:
+    epochs = times * task.epochs
+    config = task.config(method, seed=seed, validate=True, epochs=epochs)
+    return SuiteRun(task, method, "converge", {"epochs": epochs}, config)
+
+
+def rows(task: Task, find: Find, seeds: int = SEEDS, methods: Sequence[str] = METHODS) -> list[Convergence]:
+    """A row for each method whose trainings are all there.
+
+    Args:
+        task: The task.
+        find: The result of a run, or None.
+        seeds: At least 2.
+        methods: Names in zerocross.methods, or "real".
+    """
+    found = []
+    for method in methods:
+        results = [find(run) for run in runs(task, seeds, [method])]
+        scores = tuple(result["score"] for result in results if result is not None)
+        if len(scores) == len(results):
+            found.append(Convergence(method, scores[:seeds], scores[seeds:]))
+    return found
+
+
+def document(rows_by_task: dict[str, list[Convergence]]) -> dict[str, Any]:
+    """All rows as plain containers, and what is unmeasured."""
+    return {
+        "measured": {
+            name: [
+                {
+                    "method": row.method,
+                    "single": list(row.single),
+                    "double": list(row.double),
+                    "change": round(row.change, 3),
+                    "noise": round(row.noise, 3),
+                    "converged": row.converged,
+                }
+                for row in rows
+            ]
+            for name, rows in rows_by_task.items()
+            if rows
+        },
+        "unmeasured": [name for name, rows in rows_by_task.items() if len(rows) < len(METHODS)],
+    }

@@ -1,0 +1,101 @@
+"""A ranking as a picture (critical-difference diagram) and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zerocross.figures.pictures import COLOURS, INK, LOOK, save
+
+_TITLES = {"published": "Published settings", "tuned": "Equal tuning"}
+
+
+def draw(document: Mapping[str, Any], title: str, path: Path) -> None:
+    """The critical-difference diagram: mean ranks on a line, and bars over methods that are not told apart."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    ranks = {method: row["rank"] for method, row in document["methods"].items()}
+    names, groups = list(ranks), document["groups"]
+    half = (len(names) + 1) // 2
+    bars = 0.35 * len(groups)
+    with mpl.rc_context({**LOOK, "axes.grid": False}):
+        figure, axis = plt.subplots(figsize=(9, 1.4 + 0.27 * half + 0.12 * len(groups)), layout="constrained")
+        low, high = 1, max(len(names), 2)
+        axis.hlines(0, low, high, color=INK, lw=1)
+        for tick in range(low, high + 1):
+            axis.vlines(tick, 0, 0.25, color=INK, lw=1)
+            axis.text(tick, 0.4, str(tick), ha="center", va="bottom")
+        pad = 0.03 * (high - low)
+        for index, name in enumerate(names):
+            left = index < half
+            y = -(bars + 0.8 + (index if left else len(names) - 1 - index))
+            end = low - pad if left else high + pad
+            colour = COLOURS[1] if name.startswith("filter") else INK
+            axis.plot([ranks[name], ranks[name], end], [0, y, y], color=colour, lw=0.9)
+            text = f"{name}  {ranks[name]:.2f}" if left else f"{ranks[name]:.2f}  {name}"
+            axis.text(end, y, f" {text} ", ha="right" if left else "left", va="center", color=colour)
+        for number, group in enumerate(groups):
+            y = -0.35 * (number + 1)
+            axis.hlines(y, ranks[group[0]] - pad / 4, ranks[group[-1]] + pad / 4, color=COLOURS[0], lw=3)
+        axis.set_title(f"{title}: mean rank over {len(document['tasks'])} tasks; bars join what is not told apart")
+        axis.set_xlim(low - 0.35 * (high - low), high + 0.35 * (high - low))
+        axis.set_axis_off()
+        save(figure, path)
+        plt.close(figure)
+
+
+def page(documents: Mapping[str, Mapping[str, Any]], pictures: str) -> str:
+    """docs/suite.md, from the rankings alone.
+
+    Args:
+        documents: Table -> ranking.
+        pictures: The address of their folder, seen from the page.
+    """
+    lines = [
+        "# The suite",
+        "",
+        (
+            "Every method on many real tasks that train to the end in seconds. This page is written by "
+            "`zerocross suite rank` from `results/suite/`. Accuracy is on test data, of the last epoch. A run that "
+            "diverged counts as 0 %."
+        ),
+        "",
+    ]
+    for table, document in documents.items():
+        lines += [f"## {_TITLES[table]}", "", *_section(table, document, pictures), ""]
+    return "\n".join(lines)
+
+
+def _section(table: str, document: Mapping[str, Any], pictures: str) -> list[str]:
+    gaps = [f"{kind}: {', '.join(names)}" for kind, names in document["left_out"].items() if names]
+    missing = ["", f"**Incomplete**; not ranked are {'; '.join(gaps)}."] if gaps else []
+    if document["friedman"] is None:
+        return [f"No ranking yet: {document['why_not']}.", *missing]
+    rows = document["methods"]
+    best = next(iter(rows))
+    told = sum(pair["holm"] < 0.05 for pair in document["pairs"])
+    text = [
+        (
+            f"{len(rows)} methods on {len(document['tasks'])} tasks, {document['seeds']} seeds each. The best "
+            f"mean rank has **{best}** ({rows[best]['rank']:.2f}). Friedman's test: p = "
+            f"{document['friedman']['p']:.2g}. Of {len(document['pairs'])} pairs, {told} are told apart "
+            "at 5 % (Wilcoxon, Holm); about the others "
+            f"nobody can tell from these tasks. Runs that diverged: {document['diverged']}."
+        ),
+        *missing,
+        "",
+        f"![Critical differences]({pictures}/rank-{table}.svg)",
+        "",
+        "| method | mean rank | accuracy | to the full-precision twin | wins / ties / losses |",
+        "|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        twin = row["to_twin"]
+        difference = "-" if twin is None else f"{twin['mean']:+.2f} ({twin['low']:+.2f} to {twin['high']:+.2f})"
+        record = f"{row['wins']} / {row['ties']} / {row['losses']}"
+        text.append(f"| {name} | {row['rank']:.2f} | {row['mean']:.2f} | {difference} | {record} |")
+    return text

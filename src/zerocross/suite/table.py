@@ -1,0 +1,179 @@
+"""The trainings behind the suite's two tables, and where their results are: one line each in results/suite/TASK.jsonl.
+
+"published": each method at its authors' settings, evaluated on test data. "tuned": the same number of random trials for
+each method over its own space, on held-out training data; then the best one on test data. The first trial has the
+published settings, and a winner that has them too is the run of the published table, not a second one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zerocross import train
+from zerocross.checks import check_choice
+from zerocross.methods import METHODS, current_name, get
+from zerocross.suite.space import MethodSpace, space_of
+from zerocross.suite.tasks import TASKS, Task
+from zerocross.suite.tasks import get as get_task
+from zerocross.sweep.job import Job, Result
+from zerocross.sweep.short import short_training
+from zerocross.train.assign import changed
+from zerocross.train.config import Config
+
+TABLES = ("published", "tuned")
+TWIN = "real"
+TRIALS = 12
+SEARCH_SEED = 1000  # of the trials' trainings: none of the seeds that are reported
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """One training of the suite.
+
+    Args:
+        task: The task.
+        method: A name in zerocross.methods, or "real".
+        table: What it was made for first: "published", "search", "tuned", or the space of a table of settings.
+        settings: What differs from the method's own settings, by dotted path.
+        config: All that decides the result.
+    """
+
+    task: Task
+    method: str
+    table: str
+    settings: Settings
+    config: Config
+
+    def job(self, place: train.Placement) -> Job:
+        """As a sweep does it."""
+        about = {"task": self.task.name, "table": self.table, "method": self.method, "settings": dict(self.settings)}
+        return short_training(
+            self.config,
+            place,
+            file=f"{self.task.name}.jsonl",
+            about=about,
+            metric=self.task.metric,
+            seconds=self.task.seconds,
+        )
+
+
+Find = Callable[[SuiteRun], Result | None]
+
+
+def task_names(text: str) -> list[Task]:
+    """Tasks by name, separated by commas; or "all", or "series", those of the UCR archive."""
+    if text == "all":
+        return list(TASKS.values())
+    if text == "series":
+        return [task for task in TASKS.values() if task.data == "ucr"]
+    return [get_task(name) for name in dict.fromkeys(filter(None, (part.strip() for part in text.split(","))))]
+
+
+def method_names(text: str) -> list[str]:
+    """Methods by name, separated by commas; or "all", with the full-precision twin first."""
+    if text == "all":
+        return [TWIN, *METHODS]
+    names = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+    for name in names:
+        if name != TWIN:
+            get(name)
+    return [name if name == TWIN else current_name(name) for name in names]
+
+
+def suite_run(task: Task, method: str, table: str, seed: int, settings: Settings, *, validate: bool) -> SuiteRun:
+    """One training: a method's own settings on a task, with some of them changed."""
+    base = task.config(method, seed=seed, validate=validate)
+    texts = {path: "none" if value is None else str(value) for path, value in settings.items()}
+    return SuiteRun(task, method, table, settings, changed(base, texts) if texts else base)
+
+
+def published(tasks: Iterable[Task], methods: Sequence[str], seeds: int) -> list[SuiteRun]:
+    """Each method as its authors set it, on test data: tasks one after the other, seeds within, then methods."""
+    return [
+        suite_run(task, method, "published", seed, {}, validate=False)
+        for task in tasks
+        for seed in range(seeds)
+        for method in methods
+    ]
+
+
+def search(task: Task, method: str, trials: int) -> list[SuiteRun]:
+    """The trials of a method on a task, on held-out training data: its published settings, then random ones.
+
+    Each trial depends on its number, the task and the method alone, so that more trials keep those that are there.
+    """
+    space = space_of(task.config(method), twin=method == TWIN)
+    drawn: list[Settings] = [{}, *(_drawn(space, task.name, method, number) for number in range(1, trials))]
+    return [suite_run(task, method, "search", SEARCH_SEED, settings, validate=True) for settings in drawn]
+
+
+def _drawn(space: MethodSpace, task: str, method: str, number: int) -> Settings:
+    words = [zlib.crc32(task.encode()), zlib.crc32(method.encode()), number]
+    random = np.random.default_rng(np.random.SeedSequence(words))
+    return space.at(random.random(len(space.ranges)).tolist())
+
+
+def tuned(tasks: Iterable[Task], methods: Sequence[str], seeds: int, trials: int, find: Find) -> list[SuiteRun]:
+    """The best trial of each method on each task, on test data; nothing where a trial is missing.
+
+    Args:
+        tasks: Which.
+        methods: Which.
+        seeds: How many, 0, 1, ...
+        trials: Of each search.
+        find: The result of a run, or None.
+    """
+    runs = []
+    for task in tasks:
+        best = {method: settings for method in methods if (settings := winner(task, method, trials, find)) is not None}
+        runs += [
+            suite_run(task, method, "tuned", seed, settings, validate=False)
+            for seed in range(seeds)
+            for method, settings in best.items()
+        ]
+    return runs
+
+
+def winner(task: Task, method: str, trials: int, find: Find) -> Settings | None:
+    """The settings of a method's best trial on a task, the earlier one of equals; None if one is missing."""
+    runs = search(task, method, trials)
+    results = [find(run) for run in runs]
+    if any(result is None for result in results):
+        return None
+    scores = [result["score"] for result in results if result is not None]
+    return runs[int(np.argmax(scores))].settings
+
+
+def check_table(name: str) -> None:
+    """Raise ValueError unless there is such a table."""
+    check_choice("table", name, TABLES)
+
+
+def checked(runs: Iterable[SuiteRun], place: train.Placement) -> tuple[list[SuiteRun], dict[str, str]]:
+    """The runs that can be made, and for the others "method on task" -> why not; data that are missing are an error."""
+    from zerocross.sweep.objective import Reader
+    from zerocross.train.build import check
+
+    read, good, refused, seen = Reader(place), [], {}, {}
+    for run in runs:
+        name = f"{run.method} on {run.task.name}"
+        kind = dataclasses.replace(run.config, seed=0).hash
+        if kind not in seen:
+            try:
+                dataset = read(run.config)
+                check(run.config, dataset, 1)
+                seen[kind] = True
+            except ValueError as wrong:
+                seen[kind] = False
+                refused[name] = str(wrong)
+        if seen[kind]:
+            good.append(run)
+    return good, refused
