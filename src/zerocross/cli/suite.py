@@ -99,8 +99,8 @@ def converge(
 ) -> int:
     """Train tasks at their length and at twice that, the filter and the full-precision twin, on held-out training data.
 
-    A task has converged where twice the length changes less than another seed does. Writes RESULTS/convergence.json.
-    Exit code 1: one has not.
+    A task has converged if twice the length gains no more than the noise of seeds; if it loses more, longer training
+    overfits. Writes RESULTS/convergence.json. Exit code 1: a task has not converged.
     """
     from zerocross.files import write_json
     from zerocross.suite import convergence
@@ -130,7 +130,7 @@ def converge(
                     " ".join(f"{score:.2f}" for score in row.double),
                     f"{row.change:+.2f}",
                     f"{row.noise:.2f}",
-                    "yes" if row.converged else "no",
+                    row.verdict,
                 ]
             )
     header = ["task", "epochs", "method", "single length", "double length", "change", "seeds' noise", "converged"]
@@ -254,9 +254,14 @@ def rank(
 @with_execution_options
 def settings(
     tasks: Annotated[str, typer.Option(metavar="A,B", help="Tasks, or series, or all.")],
-    space: Annotated[str, typer.Option(metavar="NAME", help="filter (2 numbers) or latent (6).")] = "filter",
+    spaces: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B", help="Spaces: flip (1 number), filter (2), latent (6), latent-narrow, latent-wide."
+        ),
+    ] = "filter,latent",
     count: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Settings, a power of two. Default: the space's, 128.")
+        int | None, typer.Option(metavar="N", min=2, help="Settings, a power of two. Default: 128, and 32 of flip.")
     ] = None,
     seeds: Annotated[int, typer.Option(metavar="K", min=2, help="Seeds of each setting.")] = 3,
     data_dir: Annotated[Path | None, DATA] = None,
@@ -266,34 +271,66 @@ def settings(
     *,
     execution: Execution,
 ) -> int:
-    """Fill tables of settings, and say what random search finds in them, after how many trials.
-
-    Settings are drawn by a Sobol sequence and trained on held-out training data. What random search finds is exact;
-    its quality is the mean over seeds that it did not see, and its regret that to trying all settings of the table.
-    """
+    """Train tables of settings, drawn by a Sobol sequence, on held-out training data. `suite trials` evaluates them."""
     from zerocross.checks import check_choice
     from zerocross.suite import trials
     from zerocross.suite.table import task_names
     from zerocross.sweep.cache import RunCache
-    from zerocross.tables import text_table
 
-    check_choice("space", space, trials.SPACES)
-    number = count or trials.SPACES[space][1]
-    if number & (number - 1):
-        raise ValueError(f"count is {number}; a Sobol sequence takes a power of two: 32, 64, 128, ...")
+    names = [name.strip() for name in spaces.split(",")]
+    for name in names:
+        check_choice("space", name, trials.SPACES)
+    if count is not None and count & (count - 1):
+        raise ValueError(f"count is {count}; a Sobol sequence takes a power of two: 32, 64, 128, ...")
     chosen, cache, place = task_names(tasks), RunCache(results, work), placement(data_dir, execution)
-    runs = [run for task in chosen for run in trials.runs(task, space, number, seeds)]
-    if code := _made(runs, cache, place, execution, quiet=quiet):
-        return code
-    rows = []
-    for task in chosen:
-        found = trials.table_of(task, space, number, seeds, lambda run: cache.find(run.job(place)))
-        if found is not None:
-            curve = trials.random_search(found)
-            best = float(curve[-1])
-            regrets = [f"{value:.2f}" for value in trials.regret(curve, best).values()]
-            needed = [str(trials.trials_to(curve, best, points)) for points in (0.5, 1, 2)]
-            rows.append([task.name, f"{best:.2f}", " ".join(regrets), " ".join(needed)])
-    header = ["task", "all tried", f"regret after {trials.TRIALS} trials", "trials to within 0.5, 1, 2 points"]
-    typer.echo(text_table(header, rows, right=1))
+    runs = [
+        run for task in chosen for name in names for run in trials.runs(task, name, count or trials.SPACES[name], seeds)
+    ]
+    return _made(runs, cache, place, execution, quiet=quiet)
+
+
+@app.command("trials")
+def trials_command(
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Settings of each table, if not the default number.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="K", min=2, help="Seeds of each setting.")] = 3,
+    repeats: Annotated[int, typer.Option(min=0, help="Bayesian searches of each table.")] = 100,
+    results: Annotated[Path, RESULTS_OF] = Path("results/suite"),
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also writes the page, docs/trials.md.")] = None,
+) -> int:
+    """Evaluate tables of settings: what random and Bayesian search find in them after how many trials.
+
+    Reads results only. Writes RESULTS/trials.json and pictures. Exit code 1: there is no complete table.
+    """
+    import os
+
+    from zerocross import train
+    from zerocross.figures import pictures
+    from zerocross.files import write_json, write_text
+    from zerocross.suite import trials, trials_report
+    from zerocross.suite.tasks import TASKS
+    from zerocross.sweep.cache import RunCache
+
+    cache, place = RunCache(results, results), train.Placement()
+    tables: dict[str, dict[str, Any]] = {}
+    for task in TASKS.values():
+        for name, default in trials.SPACES.items():
+            table = trials.table_of(task, name, count or default, seeds, lambda run: cache.find(run.job(place)))
+            if table is not None:
+                tables.setdefault(task.name, {})[name] = table
+    if not tables:
+        sys.stderr.write(
+            "zerocross: no complete table of settings; train one: zerocross suite settings --tasks digits\n"
+        )
+        return 1
+    document = trials_report.report(tables, repeats=repeats)
+    write_json(results / "trials.json", document)
+    for kind in ("svg", "png"):
+        pictures.draw(trials_report.panels(document), [], results / f"trials.{kind}")
+    folder = os.path.relpath(results, page.parent) if page else str(results)
+    text = trials_report.page(document, f"{folder}/trials.svg")
+    typer.echo(text)
+    if page is not None:
+        write_text(page, text)
     return 0
