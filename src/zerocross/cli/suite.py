@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zerocross.cli.execution import placement, with_execution_options
-from zerocross.cli.suite_units import units
 
 if TYPE_CHECKING:
     from zerocross.suite.table import SuiteRun
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from zerocross.sweep.execution import Execution
 
 app = typer.Typer(help="Many real tasks that train in seconds.", no_args_is_help=True)
-app.command()(units)
 
 
 RESULTS_OF = typer.Option(metavar="DIR", help="Where the suite's results are.")
@@ -333,4 +331,50 @@ def trials_command(
     typer.echo(text)
     if page is not None:
         write_text(page, text)
+    return 0
+
+
+@app.command()
+@with_execution_options
+def units(
+    tasks: Annotated[str, typer.Option(metavar="A,B", help="Tasks, or series, or all.")],
+    lengths: Annotated[str, typer.Option(metavar="X,Y", help="Lengths, as multiples of a task's own.")] = "0.5,1,2,4",
+    batches: Annotated[str, typer.Option(metavar="N,M", help="Batch sizes.")] = "32,256",
+    seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Seeds of each flip rate.")] = 3,
+    data_dir: Annotated[Path | None, DATA] = None,
+    results: Annotated[Path, RESULTS] = Path("results/suite"),
+    work: Annotated[Path, WORK] = Path("runs/suite"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    *,
+    execution: Execution,
+) -> int:
+    """Train method flip over flip rates, lengths and batch sizes on held-out training data; print the best by unit.
+
+    A unit means the same everywhere if its best values agree; `spread` is their standard deviation in factors of two.
+    Writes RESULTS/units.json.
+    """
+    from zerocross.files import write_json
+    from zerocross.suite.table import task_names
+    from zerocross.suite.units import UNITS, Cell, best, runs, spread
+    from zerocross.sweep.cache import RunCache
+    from zerocross.tables import text_table
+
+    try:
+        sizes = [(float(length), int(batch)) for length in lengths.split(",") for batch in batches.split(",")]
+    except ValueError:
+        raise ValueError(f"--lengths {lengths} and --batches {batches} must be numbers, separated by commas") from None
+    cells = [Cell(task, length, batch) for task in task_names(tasks) for length, batch in sizes]
+    cache, place = RunCache(results, work), placement(data_dir, execution)
+    if code := _made(runs(cells, seeds), cache, place, execution, quiet=quiet):
+        return code
+    document = {}
+    for by in ("loss", "score"):
+        rows = best(cells, seeds, lambda run: cache.find(run.job(place)), by)
+        spreads = spread(rows) if len(rows) > 1 else {}
+        document[by] = {"best": rows, "spread": spreads}
+        table = [[r["task"], str(r["updates"]), str(r["batch_size"]), *(f"{r[u]:.3g}" for u in UNITS)] for r in rows]
+        table.append(["spread", "", "", *(f"{spreads[u]:.2f}" if spreads else "" for u in UNITS)])
+        typer.echo(f"\nbest by {by}")
+        typer.echo(text_table(["task", "updates", "batch", *UNITS], table, right=1))
+    write_json(results / "units.json", document)
     return 0

@@ -113,7 +113,8 @@ def _work(job: Job, folder: Path, show: bool) -> Result:
         try:
             fabric = train.make_fabric(config, accelerator=place.accelerator)
             scores = train.fit(config, dataset, fabric=fabric, show=False).scores
-            outcome = {"score": round(scores[job.payload["metric"]], 4), "loss": round(scores["loss"], 5)}
+            score, loss = round(scores[job.payload["metric"]], 4), round(scores["loss"], 5)
+            outcome = {"score": score, "loss": loss, "updates": int(scores["update"])}
         except train.Stopped as stopped:
             raise SystemExit(stopped.exit_code) from stopped
         except train.RunError as error:  # one process, so it is not a lost peer: training diverged
