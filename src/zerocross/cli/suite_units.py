@@ -1,4 +1,4 @@
-"""`zerocross suite units`: which unit of the flip rate means the same in short and long runs."""
+"""`zerocross suite units`: find the unit of the flip rate that depends least on length and batch size."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import typer
 
 
 def units(
-    tasks: Annotated[str, typer.Option(help="Tasks, separated by commas.")] = "Crop,ElectricDevices",
-    updates: Annotated[str, typer.Option(help="Lengths of runs, separated by commas.")] = "400,1500",
-    batches: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "32",
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each setting.")] = 1,
+    tasks: Annotated[str, typer.Option(help="Comma-separated tasks.")] = "Crop,ElectricDevices",
+    updates: Annotated[str, typer.Option(help="Comma-separated lengths of runs, in updates.")] = "400,1500",
+    batches: Annotated[str, typer.Option(help="Comma-separated batch sizes.")] = "32",
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds per setting.")] = 1,
     out: Annotated[Path, typer.Option(help="JSON file of runs; continued if it exists.")] = Path(
         "results/flip-units.json"
     ),
     data_dir: Annotated[
-        Path | None, typer.Option(envvar="ZEROCROSS_DATA", metavar="DIR", help="Where the datasets are.")
+        Path | None, typer.Option(envvar="ZEROCROSS_DATA", metavar="DIR", help="Folder of the datasets.")
     ] = None,
 ) -> None:
-    """Train method flip over flip rates, lengths and batch sizes on held-out training data; print the best by unit.
+    """Train method flip over flip rates, lengths and batch sizes; print the best rate of each cell in three units.
 
-    A unit means the same everywhere if its best values agree; `spread` is their standard deviation in factors of two.
+    Runs are evaluated on held-out training data. The best values of a suitable unit agree over all cells; `spread` is
+    their standard deviation in factors of two.
     """
     import json
 
@@ -32,7 +33,7 @@ def units(
     try:
         sizes = [(int(length), int(batch)) for length in updates.split(",") for batch in batches.split(",")]
     except ValueError:
-        raise ValueError(f"--updates {updates} and --batches {batches} must be whole numbers and commas") from None
+        raise ValueError(f"--updates {updates} and --batches {batches} must be comma-separated whole numbers") from None
     cells = [Cell(name.strip(), length, batch) for length, batch in sizes for name in tasks.split(",")]
     for run in measure(cells, out, data_dir, seeds=seeds):
         typer.echo(" ".join(f"{key} {value}" for key, value in run.items()))

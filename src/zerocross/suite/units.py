@@ -1,8 +1,8 @@
-"""Which unit of the flip rate means the same in short and long runs, with small and large batches?
+"""Find the unit of the flip rate whose best value depends least on the length of a run and the batch size.
 
-Trains method `flip` over flip rates, lengths and batch sizes on data held out of the training part. For each cell
-(task, length, batch size) it finds the best rate, and writes it in three units. The right unit is the one in which the
-best values of all cells are the closest together.
+Trains method `flip` over flip rates, lengths and batch sizes, evaluated on held-out training data. For each cell (task,
+length, batch size) it finds the best rate, and converts it to three units. The right unit is the one in which the best
+values of all cells are closest together.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from zerocross.train.variants import with_epochs
 
 RATES = (2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2)
 GAMMA = 0.1
-COSINE_MEAN = 0.5  # of the schedule, over a run
+COSINE_MEAN = 0.5  # mean of the schedule over a run
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting of a run, apart from its flip rate and seed."""
+    """The settings of a run, except its flip rate and seed."""
 
     task: str
     updates: int
@@ -44,14 +44,14 @@ UNITS = {
 def measure(
     cells: Sequence[Cell], out: Path, data_dir: str | Path | None, rates: Sequence[float] = RATES, seeds: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """Train what is not in the file yet, and yield each run as it ends; the file is written whole after each.
+    """Train the runs that are not in the file yet, and yield each; the file is rewritten atomically after each run.
 
     Args:
-        cells: What to train.
-        out: A JSON file of runs, continued where it exists.
-        data_dir: Where the datasets are.
+        cells: The cells to train.
+        out: A JSON file of runs; an existing file is continued.
+        data_dir: Folder of the datasets.
         rates: Flip rates.
-        seeds: How many, of each.
+        seeds: Number of seeds for each.
     """
     runs = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else []
     done = {(r["task"], r["updates_requested"], r["batch_size"], r["flip_rate"], r["seed"]) for r in runs}
@@ -88,11 +88,11 @@ def _run(cell: Cell, rate: float, seed: int, data_dir: str | Path | None) -> dic
 
 
 def best(runs: Sequence[Mapping[str, Any]], by: str = "loss") -> list[dict[str, Any]]:
-    """The best flip rate of each cell, by the mean "loss" or "top1" of held-out data, in every unit.
+    """Return the best flip rate of each cell in every unit, by the mean "loss" or "top1" on held-out data.
 
     Args:
         runs: See measure(); cells with fewer than three rates are left out.
-        by: What is compared.
+        by: The score to compare.
     """
     if by not in {"loss", "top1"}:
         raise ValueError(f"by is {by!r}; it must be 'loss' or 'top1'")
@@ -114,12 +114,12 @@ def best(runs: Sequence[Mapping[str, Any]], by: str = "loss") -> list[dict[str, 
 
 
 def spread(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The standard deviation of the best values of all cells, in factors of two of the flip rate, by unit.
+    """Return the standard deviation of the best values of all cells, in factors of two of the flip rate, by unit.
 
-    Memory goes with the square of the rate, and counts half.
+    Memory is proportional to the inverse square of the rate, so that its logarithm counts half.
     """
     if len(rows) < 2:
-        raise ValueError(f"a spread takes at least two cells, there are {len(rows)}")
+        raise ValueError(f"a spread needs at least two cells, not {len(rows)}")
     result = {}
     for unit in UNITS:
         logs = [math.log2(row[unit]) * (0.5 if unit.startswith("memory") else 1.0) for row in rows]
