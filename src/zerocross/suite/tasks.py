@@ -1,4 +1,4 @@
-"""The tasks of the suite: data + network + budget + metric, sized to train in seconds on one core of a CPU."""
+"""The tasks of the suite: data, network, budget and metric, sized to train in seconds on one CPU core."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _ADAM = RealConfig(name="adam", lr=5e-3, weight_decay=0.0)
 
 @dataclass(frozen=True)
 class Task:
-    """One task: what is trained on which data, for how long, and what is reported.
+    """A task: data, network, length of training, and metric.
 
     Args:
-        name: Of the task.
-        data: Of the dataset, see zerocross.data.load.
-        network: See zerocross.models.create.
-        epochs: Of a training.
+        name: Name of the task.
+        data: Name of the dataset (see zerocross.data.load).
+        network: Name of the network (see zerocross.models.create).
+        epochs: Epochs of a training.
         batch_size: Samples per update.
-        data_options: Of the dataset; a `train_size` is the stated part of the training data.
-        network_options: Of the network; the number of classes comes from the data.
-        real: How the real parameters are trained, where the method does not say it itself.
-        alpha: Of the filter.
-        metric: What is reported: a score of the evaluation.
-        held_out: What settings are chosen on.
-        seconds: CPU seconds of a training on one core, measured (the filter, on a common server CPU).
+        data_options: Options of the dataset; `train_size` limits the number of training samples.
+        network_options: Options of the network; the number of classes comes from the data.
+        real: Optimizer of the real parameters, unless the method has its own.
+        alpha: alpha of the filter.
+        metric: The score that is reported.
+        held_out: The data on which settings are chosen.
+        seconds: CPU seconds of a training on one core (the filter, measured on a common server CPU).
     """
 
     name: str
@@ -50,13 +50,13 @@ class Task:
     def config(
         self, method: str = "filter", *, seed: int = 0, validate: bool = False, epochs: int | None = None
     ) -> Config:
-        """One training of this task.
+        """Return the config of one training of this task.
 
         Args:
-            method: A name in zerocross.methods, taken at its own settings; or "real", the full-precision twin.
-            seed: Start and order.
-            validate: Evaluate on data held out of the training part, to choose settings; test data stay unread.
-            epochs: Other than the task's.
+            method: A name in zerocross.methods, with its own settings; or "real", the full-precision twin.
+            seed: Seed of initial weights and data order.
+            validate: Evaluate on held-out training data, to choose settings; test data is not read.
+            epochs: Number of epochs; None uses that of the task.
         """
         twin = method == "real"
         config = Config(
@@ -91,7 +91,7 @@ def _series(
     )
 
 
-# Eleven of the thirteen sets: Phoneme and Mallat have too few training series a class to hold some out.
+# Eleven of the thirteen sets: Phoneme and Mallat have too few training series per class to hold some out.
 _TASKS = (
     Task("digits", "digits", "digits_net", 20, 64, network_options={"width": 16}, seconds=4.0),
     Task("mnist", "mnist", "mnist_net", 8, 64, {"train_size": 10_000}, seconds=24.0),
@@ -118,6 +118,6 @@ TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _TASKS
 
 
 def get(name: str) -> Task:
-    """The task of that name, or an error that lists the names."""
+    """Return the task with this name, or raise a ValueError that lists the names."""
     check_choice("task", name, TASKS)
     return TASKS[name]
