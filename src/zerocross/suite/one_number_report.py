@@ -110,7 +110,8 @@ def page(document: Mapping[str, Any], picture: str) -> str:
         best = ", ".join(f"{value:.2g}" for value in row["best"]["settings"].values())
         lines.append(
             f"| {name} | {entry['half']} | {_percent(row['variants'][OPEN])} "
-            f"| {_percent(row['best']['test'])} ({best}) | {entry['loss']:+.2f} ({entry['low']:+.2f} to {entry['high']:+.2f}) |"
+            f"| {_percent(row['best']['test'])} ({best}) "
+            f"| {entry['loss']:+.2f} ({entry['low']:+.2f} to {entry['high']:+.2f}) |"
         )
     lines += ["", "## Variants", "", *_variants(document)]
     return "\n".join([*lines, ""])
