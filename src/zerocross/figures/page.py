@@ -36,9 +36,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ValueError(
-            "Plotly, which draws the figures, is not installed: pip install 'zerocross[report]'"
-        ) from None
+        raise ValueError("Plotly, which draws the figures, is not installed: pip install 'zerocross[report]'") from None
     return get_plotlyjs()
 
 

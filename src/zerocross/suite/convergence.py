@@ -1,4 +1,8 @@
-"""Check that the trainings of a task converge: doubling the length changes the score less than another seed does."""
+"""Convergence of a task's trainings: twice the length improves the score by no more than the noise of seeds.
+
+A score that falls by more than the noise is reported as "overfits": longer training does harm, so that the task is not
+too short.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +38,15 @@ class Convergence:
 
     @property
     def converged(self) -> bool:
-        """True if twice the length changes the score no more than another seed does."""
-        return abs(self.change) <= self.noise
+        """True if twice the length gains no more than the noise of seeds."""
+        return self.change <= self.noise
+
+    @property
+    def verdict(self) -> str:
+        """The same in a word or two."""
+        if not self.converged:
+            return "no"
+        return "yes, overfits" if self.change < -self.noise else "yes"
 
 
 def runs(task: Task, seeds: int = SEEDS, methods: Sequence[str] = METHODS) -> list[SuiteRun]:

@@ -75,14 +75,16 @@ class Task:
         return config if epochs is None else with_epochs(config, epochs)
 
 
-def _series(set_name: str, epochs: int, batch_size: int, stem_stride: int, seconds: float) -> Task:
+def _series(
+    set_name: str, epochs: int, batch_size: int, stem_stride: int, seconds: float, train_size: int | None = None
+) -> Task:
     return Task(
         name=set_name,
         data="ucr",
         network="series_net",
         epochs=epochs,
         batch_size=batch_size,
-        data_options={"set": set_name},
+        data_options={"set": set_name} | ({} if train_size is None else {"train_size": train_size}),
         network_options={"width": 16, "stem_stride": stem_stride},
         real=dataclasses.replace(_ADAM, lr=1e-2),
         seconds=seconds,
@@ -99,17 +101,17 @@ _TASKS = (
     Task("hapt", "hapt", "series_net", 10, 64, network_options={"channels": 6, "width": 16, "stem_stride": 2},
          held_out="five of the training people", seconds=14.0),
     Task("imdb", "imdb", "text_mlp", 4, 256, alpha=1e-3, real=dataclasses.replace(_ADAM, lr=1e-3), seconds=10.6),
-    _series("Crop", 5, 64, 1, 5.5),
+    _series("Crop", 28, 64, 1, 6.0, train_size=2_400),
     _series("ECG5000", 40, 32, 2, 4.6),
-    _series("ElectricDevices", 4, 64, 2, 5.3),
+    _series("ElectricDevices", 36, 64, 2, 6.0, train_size=2_000),
     _series("FordA", 6, 64, 4, 5.6),
-    _series("InsectWingbeatSound", 80, 32, 4, 3.6),
+    _series("InsectWingbeatSound", 160, 32, 4, 4.6),
     _series("ItalyPowerDemand", 120, 16, 1, 2.4),
-    _series("NonInvasiveFetalECGThorax1", 10, 32, 8, 4.9),
+    _series("NonInvasiveFetalECGThorax1", 44, 64, 8, 6.5),
     _series("StarLightCurves", 16, 32, 8, 5.5),
-    _series("TwoPatterns", 16, 32, 2, 3.5),
-    _series("UWaveGestureLibraryAll", 18, 32, 8, 5.3),
-    _series("Wafer", 16, 32, 2, 3.9),
+    _series("TwoPatterns", 32, 32, 2, 4.3),
+    _series("UWaveGestureLibraryAll", 36, 32, 8, 6.4),
+    _series("Wafer", 32, 32, 2, 4.8),
 )  # fmt: skip
 
 TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _TASKS})

@@ -50,9 +50,7 @@ class Execution:
             if (value := getattr(self, name)) < least:
                 raise ValueError(f"{name} is {value}; it must be at least {least}")
         if self.gpus > 1:
-            raise ValueError(
-                f"gpus is {self.gpus}; a run uses one device, so it must be 0 or 1 (raise array instead)"
-            )
+            raise ValueError(f"gpus is {self.gpus}; a run uses one device, so it must be 0 or 1 (raise array instead)")
         if self.cluster == "slurm" and self.jobs > 1:
             raise ValueError(f"jobs is {self.jobs}, which is for this machine; on a cluster set array instead")
 

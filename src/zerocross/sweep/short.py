@@ -107,21 +107,23 @@ def _work(job: Job, folder: Path, show: bool) -> Result:
     config = from_dict(job.payload["config"])
     place = build_part(train.Placement, job.payload["place"], "place.")
     dataset = _reader(place)(config)
-    start, diverged = time.process_time(), None
+    start = time.process_time()
+    outcome: dict[str, Any]
     with one_thread():
         try:
             fabric = train.make_fabric(config, accelerator=place.accelerator)
-            score = train.fit(config, dataset, fabric=fabric, show=False).scores[job.payload["metric"]]
+            scores = train.fit(config, dataset, fabric=fabric, show=False).scores
+            score, loss = round(scores[job.payload["metric"]], 4), round(scores["loss"], 5)
+            outcome = {"score": score, "loss": loss, "updates": int(scores["update"])}
         except train.Stopped as stopped:
             raise SystemExit(stopped.exit_code) from stopped
         except train.RunError as error:  # a single process has no peers to lose: training diverged
-            score, diverged = 0.0, " ".join(str(error).split())[:_REASON]
+            outcome = {"score": 0.0, "diverged": " ".join(str(error).split())[:_REASON]}
     return {
         **job.payload["about"],
         "seed": config.seed,
-        "score": round(score, 4),
+        **outcome,
         "on": dataset.evaluated_on,
-        **({"diverged": diverged} if diverged else {}),
         "seconds": round(time.process_time() - start, 2),
         "hash": config.hash,
         "revision": config.revision,
