@@ -42,7 +42,7 @@ def test_ten_lines_suffice_for_data_of_ones_own() -> None:
         ({"train_x": IMAGES.float() / 0}, "not finite"),
         ({"train_y": LABELS.float()}, "train_y is torch.float32; give integers"),
         ({"test_y": LABELS[:5]}, r"test_y has shape \(5,\) for 6 samples"),
-        ({"train_y": LABELS - 1}, "train_y holds label -1"),
+        ({"train_y": LABELS - 1}, "train_y contains label -1"),
         ({"test_x": IMAGES[:, :1]}, "make them the same"),
         ({"test_x": IMAGES.float()}, "make them the same"),
         ({"train_x": IMAGES[:0], "train_y": LABELS[:0]}, "at least one"),

@@ -74,7 +74,7 @@ def test_data_that_are_there_are_left_alone(site: Site, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_server_that_dies_half_way_is_continued(site: Site, tmp_path: Path, ranges: bool) -> None:
     site.dies_after, half = len(GOOD) // 2, len(GOOD) // 2
-    with pytest.raises(ValueError, match=f"broke off after {half} of {len(GOOD)} bytes, kept in .*: fetch again"):
+    with pytest.raises(ValueError, match=f"stopped after {half} of {len(GOOD)} bytes, kept in .*: fetch again"):
         get(site, tmp_path)
     assert left(tmp_path) == ["set", PART]
     assert (tmp_path / PART).read_bytes() == GOOD[:half]

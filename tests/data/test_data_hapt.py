@@ -73,7 +73,7 @@ def _text(name: str, text: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_text("labels.txt", "1 1 5 10\n"), "a row has five numbers"),
+        (_text("labels.txt", "1 1 5 10\n"), "a row must have five numbers"),
         (_text("labels.txt", "1 1 5 x 9\n"), "is damaged"),
         (_text("labels.txt", "1 1 13 10 200\n"), r"activities outside 1\.\.12"),
         (_text("labels.txt", "1 1 5 10 400\n"), "reaches sample 400 of 300 of experiment 1"),
