@@ -116,5 +116,5 @@ def test_mistakes_are_named() -> None:
         batches_of(flat, 5, seed=0, augment="shift", **UNIT)
     with pytest.raises(ValueError, match="multiple of world_size 3"):
         batches_of(flat, 5, seed=0, world_size=3, **UNIT)
-    with pytest.raises(ValueError, match="start is within"):
+    with pytest.raises(ValueError, match="start must lie within"):
         batches_of(flat, 5, seed=0, **UNIT).epoch(0, 3)  # before the first batch is asked for

@@ -219,7 +219,7 @@ def _split(part: str, x: Any, y: Any) -> Split:
         raise ValueError(f"{part}_y is {targets.dtype}; it must have integers, the classes 0..K-1")
     if targets.shape != inputs.shape[:1] or not len(targets):
         raise ValueError(
-            f"{part}_y has shape {tuple(targets.shape)} for {len(inputs)} samples; give one label per sample"
+            f"{part}_y has shape {tuple(targets.shape)} for {len(inputs)} samples; give at least one, each with a label"
         )
     if int(targets.min()) < 0:
         raise ValueError(f"{part}_y contains label {int(targets.min())}; labels start at 0")

@@ -19,7 +19,7 @@ def _latent(binarizer: str, **more: Value) -> dict[str, Value]:
 
 
 def _same(optimizer: str, hyperparameters: Mapping[str, Value], **more: Value) -> dict[str, Value]:
-    """Settings of the real parameters where the authors train all parameters with one optimizer."""
+    """Return settings of real parameters for methods whose authors train all parameters with one optimizer."""
     return {"name": optimizer, **hyperparameters, **more}
 
 
