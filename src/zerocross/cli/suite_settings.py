@@ -1,4 +1,4 @@
-"""`zerocross suite settings`, `trials` and `units`: tables of settings and what they say about searches and units."""
+"""`zerocross suite settings`, `trials`, `units` and `one-number`: how settings of a method change its results."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from zerocross.cli.execution import placement, with_execution_options
 from zerocross.cli.suite_common import DATA, RESULTS, RESULTS_OF, TASKS_OF, WORK, app, train_runs
 
 if TYPE_CHECKING:
+    from zerocross.suite.table import SuiteRun
     from zerocross.sweep.execution import Execution
 
 
@@ -144,4 +145,53 @@ def units(
         typer.echo(f"\nbest by {by}")
         typer.echo(text_table(["task", "updates", "batch", *UNITS], table, right=1))
     write_json(results / "units.json", document)
+    return 0
+
+
+@app.command("one-number")
+@with_execution_options
+def one_number_command(
+    tasks: Annotated[str, TASKS_OF] = "all",
+    variants: Annotated[
+        bool, typer.Option("--variants/--no-variants", metavar="", help="Also compare variants.")
+    ] = True,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also writes the page, docs/one-number.md.")] = None,
+    data_dir: Annotated[Path | None, DATA] = None,
+    results: Annotated[Path, RESULTS] = Path("results/suite"),
+    work: Annotated[Path, WORK] = Path("runs/suite"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    *,
+    execution: Execution,
+) -> int:
+    """Measure how much one flip rate for all tasks loses against alpha and gamma tuned per task, and where.
+
+    Half of the tasks choose the default flip rate on held-out training data, the other half judge it on test data.
+    Writes RESULTS/one-number.json and pictures. An interrupted command continues when run again.
+    """
+    import os
+
+    from zerocross.figures import pictures
+    from zerocross.files import write_json, write_text
+    from zerocross.suite import one_number, one_number_report
+    from zerocross.suite.table import task_names
+    from zerocross.sweep.cache import RunCache
+
+    chosen, cache, place = task_names(tasks), RunCache(results, work), placement(data_dir, execution)
+
+    def find(run: SuiteRun) -> dict[str, Any] | None:
+        return cache.find(run.job(place))
+
+    if code := train_runs(one_number.choosing_runs(chosen, variants=variants), cache, place, execution, quiet=quiet):
+        return code
+    if code := train_runs(one_number.judging_runs(chosen, find), cache, place, execution, quiet=quiet):
+        return code
+    document = one_number_report.judge(one_number.measured(chosen, find))
+    write_json(results / "one-number.json", document)
+    for kind in ("svg", "png"):
+        pictures.draw(one_number_report.panels(document), [], results / f"one-number.{kind}")
+    folder = os.path.relpath(results, page.parent) if page else str(results)
+    text = one_number_report.page(document, f"{folder}/one-number.svg")
+    typer.echo(text)
+    if page is not None:
+        write_text(page, text)
     return 0

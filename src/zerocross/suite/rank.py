@@ -83,7 +83,8 @@ def rank(scores: Scores, wanted: Sequence[str] = (), *, seed: int = 0) -> dict[s
     ranks = stats.rankdata(-means, axis=1)
     order = [binary[index] for index in np.argsort(ranks.mean(axis=0), kind="stable")]
     column = {method: binary.index(method) for method in binary}
-    friedman: Any = stats.friedmanchisquare(*means.T)
+    tied = bool((means == means[:, :1]).all())  # scipy's test divides by zero
+    friedman: Any = None if tied else stats.friedmanchisquare(*means.T)
     pairs = _pairs(means, order, column)
     apart = {frozenset(pair["methods"]) for pair in pairs if pair["holm"] < LEVEL}
     random = np.random.default_rng(seed)
@@ -98,7 +99,10 @@ def rank(scores: Scores, wanted: Sequence[str] = (), *, seed: int = 0) -> dict[s
             "losses": int((difference < 0).sum()),
             "to_twin": to_twin(scores, tasks, method, random) if TWIN in methods else None,
         }
-    significance = {"statistic": float(friedman.statistic), "p": float(friedman.pvalue)}
+    significance = {
+        "statistic": 0.0 if tied else float(friedman.statistic),
+        "p": 1.0 if tied else float(friedman.pvalue),
+    }
     return {**document, "friedman": significance, "pairs": pairs, "groups": groups(order, apart)}
 
 
