@@ -58,7 +58,7 @@ class Method:
         network: Options that turn birealnet20 into the authors' network; empty if they published none of this kind,
             or used the common one.
         lr_name: The hyperparameter that the optimizer stores as a param group's `lr`.
-        optional: Hyperparameters that may also be none, where the optimizer has a meaning for it.
+        optional: Hyperparameters that may also be None.
         golden: The file in tests/reference/golden with reference values of published code, or None.
         revision: Increased when its arithmetic changes without a change of settings, so that old results are not
             mistaken for new ones.
