@@ -98,7 +98,7 @@ def test_fetch_four_files_then_check(
     assert capsys.readouterr().out.count("official sha256") == 4
     (tmp_path / name / "t10k-labels-idx1-ubyte.gz").write_bytes(b"mine")
     assert run(arguments) == 2
-    assert "has files of other content (t10k-labels-idx1-ubyte.gz): move them away" in capsys.readouterr().err
+    assert "has files with other contents (t10k-labels-idx1-ubyte.gz): move them away" in capsys.readouterr().err
     assert run(["data", "check", str(tmp_path)]) == 1
 
 
@@ -191,7 +191,7 @@ DAMAGE = {
     "folds": (_splits, "differs from the authors' folds"),
     "an image": (lambda h: (h / "imagenet/val/n2/0.JPEG").write_bytes(b"x"), "0.JPEG is not a readable image"),
     "a class": (lambda h: (h / "imagenet/val/n3").mkdir(), "class n3 is not in train/"),
-    "all images": (lambda h: [p.unlink() for p in (h / "imagenet/train").rglob("*.JPEG")], "no image in them"),
+    "all images": (lambda h: [p.unlink() for p in (h / "imagenet/train").rglob("*.JPEG")], "no images"),
 }
 
 

@@ -31,7 +31,7 @@ def test_files_of_others_are_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert run(["report", "--out", "results"]) == 2
     assert Path("page.html").read_text() == "<html>mine</html>"
     said = capsys.readouterr().err.splitlines()
-    assert "no earlier report" in said[0]
+    assert "exists and is not a report" in said[0]
     assert "is a folder" in said[1]
 
 

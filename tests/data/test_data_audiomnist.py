@@ -142,7 +142,7 @@ def test_a_splits_file_is_used_and_checked(tmp_path: Path) -> None:
     path = tmp_path / "splits.json"
     path.write_text(json.dumps({"digit": {"train": [[1, 2]], "validate": [[3]], "test": [[4]]}}))
     assert audiomnist.fold_speakers(0, path) == {"train": (1, 2), "validate": (3,), "test": (4,)}
-    with pytest.raises(ValueError, match="holds no fold 1"):
+    with pytest.raises(ValueError, match="has no fold 1"):
         audiomnist.fold_speakers(1, path)
     path.write_text(json.dumps({"digit": {"train": [[1, 2]], "validate": [[2]], "test": [[4]]}}))
     with pytest.raises(ValueError, match="a speaker is in more than one split"):

@@ -110,11 +110,11 @@ def test_memory_format() -> None:
 
 def test_mistakes_are_named() -> None:
     flat = Split(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
-    with pytest.raises(ValueError, match="'cutout' is unknown here; choose one of none, crop-flip, shift"):
+    with pytest.raises(ValueError, match="'cutout' is unknown; choose one of none, crop-flip, shift"):
         batches_of(numbered(10), 5, seed=0, augment="cutout", **UNIT)
     with pytest.raises(ValueError, match=r"needs \(N, C, H, W\)"):
         batches_of(flat, 5, seed=0, augment="shift", **UNIT)
     with pytest.raises(ValueError, match="multiple of world_size 3"):
         batches_of(flat, 5, seed=0, world_size=3, **UNIT)
-    with pytest.raises(ValueError, match="start is within"):
+    with pytest.raises(ValueError, match="start must lie within"):
         batches_of(flat, 5, seed=0, **UNIT).epoch(0, 3)  # before the first batch is asked for

@@ -57,7 +57,7 @@ def test_validation_holds_people_out_and_does_not_read_the_test_people(
     dataset = load("hapt", tmp_path, validate=True)
     assert dataset.train.targets.tolist() == [4]
     assert dataset.evaluation.targets.tolist() == [0, 0]  # user 3
-    with pytest.raises(FileNotFoundError, match=r"acc_exp03_user02\.txt is missing, which labels\.txt names"):
+    with pytest.raises(FileNotFoundError, match=r"acc_exp03_user02\.txt, which labels\.txt refers to, is missing"):
         load("hapt", tmp_path)
 
 
@@ -73,12 +73,12 @@ def _text(name: str, text: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_text("labels.txt", "1 1 5 10\n"), "a row has five numbers"),
+        (_text("labels.txt", "1 1 5 10\n"), "a row must have five numbers"),
         (_text("labels.txt", "1 1 5 x 9\n"), "is damaged"),
         (_text("labels.txt", "1 1 13 10 200\n"), r"activities outside 1\.\.12"),
         (_text("labels.txt", "1 1 5 10 400\n"), "reaches sample 400 of 300 of experiment 1"),
         (_text("labels.txt", "1 1 5 10 20\n"), "no segment of 128 samples"),
-        (_text("labels.txt", "1 1 5 10 200\n"), "some to train on"),
+        (_text("labels.txt", "1 1 5 10 200\n"), "training or evaluation people are missing"),
         (_text("gyro_exp01_user01.txt", "1 2\n"), "three finite numbers"),
         (_text("gyro_exp01_user01.txt", "1 2 nan\n"), "three finite numbers"),
         (_text("gyro_exp01_user01.txt", "1 2 3\n"), "300 acc and 1 gyro samples"),

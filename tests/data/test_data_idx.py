@@ -92,10 +92,10 @@ def test_the_two_sets_are_told_apart_by_their_folder(tmp_path: Path) -> None:
     [
         (lambda data: gzip.compress(data)[:-20], "is damaged"),
         (lambda _: b"no gzip at all", "is damaged"),
-        (lambda data: gzip.compress(data[:-1]), "is cut short"),
-        (lambda data: gzip.compress(data + b"1"), "has bytes left over"),
-        (lambda data: gzip.compress(data[:2] + b"\x0d" + data[3:]), "is no IDX file of bytes 200"),
-        (lambda _: gzip.compress(b""), "is no IDX file of bytes 200"),
+        (lambda data: gzip.compress(data[:-1]), "is truncated"),
+        (lambda data: gzip.compress(data + b"1"), "is too long"),
+        (lambda data: gzip.compress(data[:2] + b"\x0d" + data[3:]), "is not an IDX file of bytes 200"),
+        (lambda _: gzip.compress(b""), "is not an IDX file of bytes 200"),
         (lambda data: gzip.compress(data[:-1] + b"\x0a"), "labels reach 10"),
     ],
 )

@@ -122,7 +122,7 @@ def test_pillow_enters_an_epoch_anywhere_and_dali_says_that_it_cannot(tree: Path
     if DALI:
         streamed = load("imagenet", tree, reader="dali").train_batches(6, seed=3)
         assert not streamed.resumable
-        with pytest.raises(ValueError, match="start 2: DALI cannot enter an epoch in the middle"):
+        with pytest.raises(ValueError, match="start 2: DALI cannot start in the middle of an epoch"):
             streamed.epoch(1, 2)
 
 
@@ -265,11 +265,11 @@ def test_abandoning_an_epoch_leaves_no_threads(tree: Path) -> None:
 def test_trees_that_do_not_fit_are_refused(tmp_path: Path, tree: Path) -> None:
     shutil.copytree(tree / "imagenet", tmp_path / "a")
     (tmp_path / "a" / "val" / "n99").mkdir()
-    with pytest.raises(ValueError, match="val has class n99, which train/ has not"):
+    with pytest.raises(ValueError, match="val has class n99, which train/ does not have"):
         load("imagenet", tmp_path / "a", reader="pillow")
     for part in ("train", "val"):
         (tmp_path / "b" / part / "n01").mkdir(parents=True)
-    with pytest.raises(ValueError, match="no image in them"):
+    with pytest.raises(ValueError, match="no images"):
         load("imagenet", tmp_path / "b", reader="pillow")
     with pytest.raises(ValueError, match="reader 'turbo', workers 4: choose one of auto, dali, pillow"):
         load("imagenet", tree, reader="turbo")

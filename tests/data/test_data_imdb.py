@@ -105,9 +105,9 @@ def test_options(tmp_path: Path) -> None:
         ('{"text": "x"', "line 9: not a review"),
         ('{"text": "x"}', "line 9: not a review"),
         ("3", "line 9: not a review"),
-        ('{"text": "x", "label": 2}', "line 9: a review is"),
-        ('{"text": 5, "label": 1}', "line 9: a review is"),
-        ('{"text": "x", "label": 1}', "4 bad and 5 good reviews; IMDB has 4 of each"),
+        ('{"text": "x", "label": 2}', "line 9: a review must be"),
+        ('{"text": 5, "label": 1}', "line 9: a review must be"),
+        ('{"text": "x", "label": 1}', "4 negative, 5 positive reviews; IMDB has 4 of each"),
     ],
 )
 def test_damage_is_an_error(tmp_path: Path, line: str, words: str) -> None:

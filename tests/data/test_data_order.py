@@ -47,7 +47,7 @@ def test_a_rank_may_have_nothing_to_evaluate() -> None:
         ({"batch_size": 10, "world_size": 4}, "multiple of world_size 4"),
         ({"batch_size": 0}, "batch_size 0"),
         ({"batch_size": 8, "rank": 2, "world_size": 2}, "rank 2 is outside 0..1"),
-        ({"batch_size": 101, "drop_last": True}, "exceeds the 100 samples"),
+        ({"batch_size": 101, "drop_last": True}, "exceeds the 100 training samples"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(arguments: dict, words: str) -> None:

@@ -114,7 +114,7 @@ def test_the_only_series_of_a_class_is_trained_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("1\t2\n", "holds 1 rows of 2 numbers"), ("1\tx\n", "is damaged"), (None, "labels other than 1, 2, 3")],
+    [("1\t2\n", "has 1 rows of 2 numbers"), ("1\tx\n", "is damaged"), (None, "labels other than 1, 2, 3")],
 )
 def test_damage_is_an_error_that_names_the_file(tmp_path: Path, text: str | None, words: str) -> None:
     rows = write(tmp_path / "ucr", "ECG5000")["TRAIN"]

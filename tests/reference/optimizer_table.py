@@ -1,6 +1,6 @@
 """The optimizers under contract, one row each, and the little world in which they are tried.
 
-A new optimizer is one more row: it gets every test of tests/optim/test_optim_contract*.py for nothing.
+A new optimizer is one more row: all tests of tests/optim/test_optim_contract*.py then cover it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _FLIP_RANGES = (
     ({"flip_rate": 0.0}, "flip_rate is 0.0; it must be above 0"),
     ({"flip_rate": float("nan")}, "flip_rate is nan"),
     ({"flip_rate": 0.2}, r"a flip rate of 0.2 is out of reach: with gamma = 0.1 it lies in \[0, 0.1436\]"),
-    ({"alpha": 0.1}, "alpha is 0.1 and flip_rate 0.02: they set the same thing"),
+    ({"alpha": 0.1}, "alpha is 0.1 and flip_rate 0.02: they set the same value"),
     ({"gamma": 0.0}, "gamma is 0.0"),
 )
 _TIED_RANGES = (({"flip_rate": 0.6}, r"with alpha = gamma it lies in \[0, 0.5\]"),)

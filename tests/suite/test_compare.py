@@ -152,7 +152,7 @@ def test_table_has_mean_spread_and_number(summary: dict[str, Any]) -> None:
 def test_page_tells_budget_failures_settings_and_what_was_changed(summary: dict[str, Any]) -> None:
     page = compare_text.markdown(json.loads(json.dumps(summary)), "picture.png")
     assert "| filter | 91.00 ± 1.00 (3) | 2.0e-01 | 3 | 20 s |" in page
-    assert "a budget of 2 epochs; the recipe has 20" in page
+    assert "budget: 2 epochs; the recipe has 20" in page
     assert "latent-sgd, seed 1 failed: training has diverged" in page
     assert "alpha 0.003" in page
     assert "changed from alpha 0.001" in page

@@ -68,7 +68,7 @@ def test_the_list_of_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert all(name in out for name in TASKS)
     assert "10,000 training samples" in out
     assert "17 tasks" in out
-    assert out.count("unmeasured") == 17
+    assert out.count("not measured") == 17
     assert run(["suite", "converge", "--tasks", "mnst"]) == 2
     assert "did you mean 'mnist'?" in capsys.readouterr().err
 

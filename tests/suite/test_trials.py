@@ -62,7 +62,7 @@ def test_luck_is_not_quality() -> None:
     assert (curve[0], curve[-1]) == (pytest.approx(3.5), 7.0)
     assert regret(curve, 7.0, (1, 8, 25)) == {1: pytest.approx(3.5), 8: 0.0}
     assert (trials_to(curve, 7.0, 3.5), trials_to(curve, 7.0, 0.0), trials_to(curve, 9.0, 1.0)) == (1, 8, None)
-    with pytest.raises(ValueError, match="at least one more"):
+    with pytest.raises(ValueError, match="at least 2 are needed"):
         random_search(ladder[:, :1])
 
 

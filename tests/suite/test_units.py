@@ -46,7 +46,7 @@ def test_the_unit_in_which_best_values_agree_has_no_spread(by: str, per_run: boo
 
 def test_cells_with_missing_runs_are_left_out() -> None:
     assert best(CELLS, 1, lambda _: None) == []
-    with pytest.raises(ValueError, match="at least two cells, there are 0"):
+    with pytest.raises(ValueError, match="at least two cells, not 0"):
         spread([])
     with pytest.raises(ValueError, match="by is 'top1'"):
         best(CELLS, 1, lambda _: None, "top1")

@@ -74,7 +74,7 @@ def test_what_a_file_must_not_say(tmp_path: Path, text: str, said: str) -> None:
     [
         ({"jobs": 0}, "jobs is 0; it must be at least 1"),
         ({"time": 2}, "time is 2; it must be at least 5"),
-        ({"cluster": "slurm", "gpus": 2}, "one device each"),
+        ({"cluster": "slurm", "gpus": 2}, "a run uses one device"),
         ({"cluster": "slurm", "jobs": 2}, "set array instead"),
         ({"cluster": "pbs"}, "it must be one of local, slurm"),
     ],

@@ -227,7 +227,7 @@ def test_settings_that_a_later_run_would_refuse_are_refused_first(
 def test_wrong_numbers_of_processes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs is 0"):
         runs([small()], tmp_path, jobs=0)
-    with pytest.raises(ValueError, match="one device each"):
+    with pytest.raises(ValueError, match="uses one device"):
         run_all([small()], train.Placement(devices=2), cached(tmp_path))
 
 

@@ -97,8 +97,8 @@ def test_without_preprocess_arrays_are_taken(tmp_path: Path) -> None:
         ({"resize": 8}, "give a dict with a kind"),
         ("image", "give a dict with a kind"),
         ({"kind": "array", "mean": [0.0]}, "preprocess has mean: leave them out"),
-        ({"kind": "array", "x": torch.zeros(1)}, "must hold numbers, texts, lists and dicts only"),
-        ({"kind": "array", "x": float("nan")}, "must hold numbers, texts, lists and dicts only"),
+        ({"kind": "array", "x": torch.zeros(1)}, "must contain only numbers, texts, lists and dicts"),
+        ({"kind": "array", "x": float("nan")}, "must contain only numbers, texts, lists and dicts"),
     ],
 )
 def test_a_declaration_that_cannot_be_kept_is_refused(preprocess: dict[str, object], reason: str) -> None:

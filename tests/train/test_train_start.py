@@ -94,7 +94,7 @@ def test_init_from_names_weights_that_have_changed(unbroken: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--init-from", "nowhere"], "has no final weights (model.safetensors): give the folder of a finished run"),
+        (["--init-from", "nowhere"], "has no final weights (model.safetensors): use the folder of a finished run"),
         (
             ["--init-from", "RUN", "--method", "bop"],
             "method 'bop' cannot start from trained weights: two-step training and",

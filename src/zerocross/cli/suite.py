@@ -85,8 +85,8 @@ def converge(
 ) -> int:
     """Check convergence: train the filter and the full-precision twin at the length of a task and at twice that length.
 
-    A task has converged if twice the length gains no more than the noise of seeds; if it loses more, longer training
-    overfits. Writes RESULTS/convergence.json. Exit code 1: a task has not converged.
+    A task has converged if twice the length improves the score by no more than the noise between seeds; if the score
+    falls by more, longer training overfits. Writes RESULTS/convergence.json. Exit code 1 if a task has not converged.
     """
     from zerocross.files import write_json
     from zerocross.suite import convergence

@@ -27,7 +27,8 @@ def settings(
         ),
     ] = "filter,latent",
     count: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Settings, a power of two. Default: 128, and 32 of flip.")
+        int | None,
+        typer.Option(metavar="N", min=2, help="Number of settings, a power of two. Default: 128 (flip: 32)."),
     ] = None,
     seeds: Annotated[int, typer.Option(metavar="K", min=2, help="Seeds per setting.")] = 3,
     data_dir: Annotated[Path | None, DATA] = None,
@@ -47,7 +48,7 @@ def settings(
     for name in names:
         check_choice("space", name, trials.SPACES)
     if count is not None and count & (count - 1):
-        raise ValueError(f"count is {count}; a Sobol sequence takes a power of two: 32, 64, 128, ...")
+        raise ValueError(f"count is {count}; it must be a power of two (32, 64, 128, ...) for a Sobol sequence")
     chosen, cache, place = task_names(tasks), RunCache(results, work), placement(data_dir, execution)
     runs = [
         run for task in chosen for name in names for run in trials.runs(task, name, count or trials.SPACES[name], seeds)
@@ -58,16 +59,16 @@ def settings(
 @app.command("trials")
 def trials_command(
     count: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Settings of each table, if not the default number.")
+        int | None, typer.Option(metavar="N", min=2, help="Number of settings per table, if not the default.")
     ] = None,
     seeds: Annotated[int, typer.Option(metavar="K", min=2, help="Seeds per setting.")] = 3,
-    repeats: Annotated[int, typer.Option(min=0, help="Bayesian searches of each table.")] = 100,
+    repeats: Annotated[int, typer.Option(min=0, help="Bayesian searches per table.")] = 100,
     results: Annotated[Path, RESULTS_OF] = Path("results/suite"),
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also writes the page, docs/trials.md.")] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page, docs/trials.md.")] = None,
 ) -> int:
-    """Evaluate tables of settings: what random and Bayesian search find in them after how many trials.
+    """Evaluate tables of settings: the quality of random and Bayesian search by number of trials.
 
-    Reads results only. Writes RESULTS/trials.json and pictures. Exit code 1: there is no complete table.
+    Reads results only. Writes RESULTS/trials.json and pictures. Exit code 1 if there is no complete table.
     """
     import os
 
@@ -106,7 +107,9 @@ def trials_command(
 @with_execution_options
 def units(
     tasks: Annotated[str, TASKS_OF],
-    lengths: Annotated[str, typer.Option(metavar="X,Y", help="Lengths, as multiples of a task's own.")] = "0.5,1,2,4",
+    lengths: Annotated[
+        str, typer.Option(metavar="X,Y", help="Lengths, as multiples of that of the task.")
+    ] = "0.5,1,2,4",
     batches: Annotated[str, typer.Option(metavar="N,M", help="Batch sizes.")] = "32,256",
     seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Seeds per flip rate.")] = 3,
     data_dir: Annotated[Path | None, DATA] = None,
@@ -116,10 +119,10 @@ def units(
     *,
     execution: Execution,
 ) -> int:
-    """Train method flip over flip rates, lengths and batch sizes on held-out training data; print the best by unit.
+    """Train method flip over flip rates, lengths and batch sizes; print the best rate of each cell in three units.
 
-    A unit means the same everywhere if its best values agree; `spread` is their standard deviation in factors of two.
-    Writes RESULTS/units.json.
+    Runs are evaluated on held-out training data. The best values of a suitable unit agree over all cells; `spread` is
+    their standard deviation in factors of two. Writes RESULTS/units.json.
     """
     from zerocross.files import write_json
     from zerocross.suite.table import task_names
@@ -130,7 +133,7 @@ def units(
     try:
         sizes = [(float(length), int(batch)) for length in lengths.split(",") for batch in batches.split(",")]
     except ValueError:
-        raise ValueError(f"--lengths {lengths} and --batches {batches} must be numbers, separated by commas") from None
+        raise ValueError(f"--lengths {lengths} and --batches {batches} must be comma-separated numbers") from None
     cells = [Cell(task, length, batch) for task in task_names(tasks) for length, batch in sizes]
     cache, place = RunCache(results, work), placement(data_dir, execution)
     if code := train_runs(runs(cells, seeds), cache, place, execution, quiet=quiet):
@@ -155,7 +158,7 @@ def one_number_command(
     variants: Annotated[
         bool, typer.Option("--variants/--no-variants", metavar="", help="Also compare variants.")
     ] = True,
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also writes the page, docs/one-number.md.")] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page, docs/one-number.md.")] = None,
     data_dir: Annotated[Path | None, DATA] = None,
     results: Annotated[Path, RESULTS] = Path("results/suite"),
     work: Annotated[Path, WORK] = Path("runs/suite"),

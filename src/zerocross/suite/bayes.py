@@ -1,7 +1,7 @@
-"""Bayesian search restricted to the settings of a table, many repeats at once.
+"""Bayesian search over the settings of a table, with many repeats at once.
 
 A Gaussian process (BoTorch's SingleTaskGP with its default priors) is fitted to the scores seen so far, for all repeats
-in one batch; the next trial is the untried setting of the highest expected improvement.
+in one batch; the next trial is the untried setting with the highest expected improvement.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import numpy as np
 
 from zerocross.suite.trials import qualities
 
-INITIAL = 5  # random trials before the first model, as zerocross.tune has them
+INITIAL = 5  # random trials before the first model, as in zerocross.tune
 _FIT_STEPS = 40
 
 
 def bayesian_search(x: np.ndarray, table: np.ndarray, trials: int, repeats: int = 100, seed: int = 0) -> np.ndarray:
-    """Mean quality of the setting that the search returns after 1, 2, ... trials.
+    """Return the mean quality of the selected setting after 1, 2, ... trials.
 
     Args:
         x: Coordinates of the settings in [0, 1], (settings, parameters).
         table: Scores, settings by seeds, at least 2 seeds.
         trials: At most the number of settings.
-        repeats: Searches; each sees one seed, in turn.
-        seed: Of the initial trials.
+        repeats: Number of searches; each sees one seed, in turn.
+        seed: Seed of the initial trials.
     """
     count, seeds = table.shape
     if not 1 <= trials <= count:
@@ -47,7 +47,7 @@ def bayesian_search(x: np.ndarray, table: np.ndarray, trials: int, repeats: int 
 
 
 def _expected_improvement(x: np.ndarray, tried: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """(repeat, setting) -> expected improvement over the best score seen, in standard deviations of the scores."""
+    """Return the expected improvement over the best score seen, (repeats, settings), in standard deviations."""
     import torch
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
@@ -58,7 +58,7 @@ def _expected_improvement(x: np.ndarray, tried: np.ndarray, scores: np.ndarray) 
     spread = seen.std(dim=1, keepdim=True)
     y = (seen - seen.mean(dim=1, keepdim=True)) / torch.where(spread > 0, spread, torch.ones_like(spread))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fits that stop early: a worse model, not an error
+        warnings.simplefilter("ignore")  # from fits that stop early: a worse model, not an error
         model = SingleTaskGP(points[torch.from_numpy(tried)], y, outcome_transform=None)
         fit_gpytorch_mll(
             ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": _FIT_STEPS}}
@@ -69,4 +69,4 @@ def _expected_improvement(x: np.ndarray, tried: np.ndarray, scores: np.ndarray) 
     above = (posterior.mean.squeeze(-1) - y.amax(dim=1)) / deviation
     normal = torch.distributions.Normal(0.0, 1.0)
     gain = deviation * (above * normal.cdf(above) + normal.log_prob(above).exp())
-    return (gain + 1e-12 * above).numpy()  # where all gains underflow, the one that is the least below
+    return (gain + 1e-12 * above).numpy()  # if all gains underflow, choose the one closest to an improvement

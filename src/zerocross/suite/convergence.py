@@ -1,7 +1,7 @@
-"""Convergence of a task's trainings: twice the length improves the score by no more than the noise of seeds.
+"""Check that trainings converge: twice the length improves the score by no more than the noise between seeds.
 
-A score that falls by more than the noise is reported as "overfits": longer training does harm, so that the task is not
-too short.
+A score that falls by more than the noise is reported as "overfits": longer training hurts, so that the task is not too
+short.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Convergence:
 
     @property
     def converged(self) -> bool:
-        """True if twice the length gains no more than the noise of seeds."""
+        """True if twice the length improves the score by no more than the noise between seeds."""
         return self.change <= self.noise
 
     @property
     def verdict(self) -> str:
-        """The same in a word or two."""
+        """The verdict in words."""
         if not self.converged:
             return "no"
         return "yes, overfits" if self.change < -self.noise else "yes"

@@ -1,10 +1,10 @@
-"""One number in place of alpha and gamma: the trainings that show how much a fixed flip rate loses, and where.
+"""One number instead of alpha and gamma: trainings that measure how much a fixed flip rate loses, and where.
 
 1. Sensitivity: accuracy over the flip rate, and over alpha at gamma = 0.1, on held-out training data.
 2. The default flip rate is the best one on average over half of the tasks (the first, third, ... of the list).
 3. On test data, with other seeds: the default against the best of 25 settings of (alpha, gamma), found per task on
    held-out data; the other half of the tasks judges.
-4. Variants (closed loop, per layer, tied, normalised gradients), each at its own best rate, chosen as in 2.
+4. Variants (closed loop, per layer, tied, normalised gradients), each with its own best rate, chosen as in 2.
 """
 
 from __future__ import annotations
@@ -52,30 +52,32 @@ class Halves:
 
 
 def halves(tasks: Sequence[Task]) -> Halves:
-    """Split tasks by their position in the list, so that nobody chooses who judges."""
+    """Split tasks by their position in the list, so that the split is not a choice."""
     if len(tasks) < 2:
-        raise ValueError(f"there are {len(tasks)} tasks; one half chooses and the other judges, so give at least 2")
+        raise ValueError(
+            f"there are {len(tasks)} tasks; one half chooses and the other judges, so there must be at least 2"
+        )
     return Halves(tasks[0::2], tasks[1::2])
 
 
 def flip_runs(task: Task, variant: str, rate: float, *, judge: bool = False) -> list[SuiteRun]:
-    """A variant at a flip rate: on held-out training data, or, to judge, on test data with other seeds."""
+    """Return a variant with a flip rate, on held-out training data, or (to judge) on test data with other seeds."""
     settings = {"optimizer.flip_rate": rate, **VARIANTS[variant]}
     return _seeds(task, "flip", settings, judge=judge)
 
 
 def alpha_runs(task: Task, alpha: float) -> list[SuiteRun]:
-    """The paper's filter at an alpha and gamma = 0.1, on held-out training data."""
+    """Return the paper's filter with an alpha and gamma = 0.1, on held-out training data."""
     return _seeds(task, "filter", {"optimizer.alpha": alpha, "optimizer.gamma": 0.1})
 
 
 def search_settings() -> list[Settings]:
-    """The (alpha, gamma) of a search: the first settings of the Sobol sequence of the filter's space."""
+    """Return the (alpha, gamma) of a search: the first settings of the Sobol sequence of the filter's space."""
     return settings_of(SPACES["filter"], 32)[:TRIALS]
 
 
 def search_runs(task: Task, settings: Settings, *, judge: bool = False) -> list[SuiteRun]:
-    """One setting of the search, on held-out training data, or, to judge, on test data with other seeds."""
+    """Return one setting of the search, on held-out training data, or (to judge) on test data with other seeds."""
     return _seeds(task, "filter", settings, judge=judge)
 
 
@@ -85,7 +87,7 @@ def _seeds(task: Task, method: str, settings: Settings, *, judge: bool = False) 
 
 
 def choosing_runs(tasks: Sequence[Task], *, variants: bool = True) -> list[SuiteRun]:
-    """All trainings on held-out data: sensitivity and search on all tasks, variants on those that choose."""
+    """Return all trainings on held-out data: sensitivity and search on all tasks, variants on those that choose."""
     runs = []
     for task in tasks:
         for rate in RATES:
@@ -102,19 +104,19 @@ def choosing_runs(tasks: Sequence[Task], *, variants: bool = True) -> list[Suite
 
 
 def mean_score(runs: Sequence[SuiteRun], find: Find) -> float | None:
-    """The mean over seeds, or None if a run is missing."""
+    """Return the mean over seeds, or None if a run is missing."""
     scores = scores_of(runs, find)
     return None if scores is None else statistics.fmean(scores)
 
 
 def scores_of(runs: Sequence[SuiteRun], find: Find) -> list[float] | None:
-    """The score of each seed, or None if a run is missing."""
+    """Return the score of each seed, or None if a run is missing."""
     results = [find(run) for run in runs]
     return None if any(result is None for result in results) else [result["score"] for result in results if result]
 
 
 def default_rate(tasks: Sequence[Task], variant: str, find: Find) -> float | None:
-    """The best flip rate of a variant on average over the tasks that choose; None if a run is missing."""
+    """Return the best flip rate of a variant on average over the tasks that choose; None if a run is missing."""
     means = {}
     for rate in RATES:
         scores = [mean_score(flip_runs(task, variant, rate), find) for task in halves(tasks).choosing]
@@ -125,7 +127,7 @@ def default_rate(tasks: Sequence[Task], variant: str, find: Find) -> float | Non
 
 
 def best_settings(task: Task, find: Find) -> Settings | None:
-    """The (alpha, gamma) of the best trial on held-out data; None if a run is missing."""
+    """Return the (alpha, gamma) of the best trial on held-out data; None if a run is missing."""
     means = [(mean_score(search_runs(task, settings), find), settings) for settings in search_settings()]
     if any(mean is None for mean, _ in means):
         return None
@@ -133,7 +135,7 @@ def best_settings(task: Task, find: Find) -> Settings | None:
 
 
 def judging_runs(tasks: Sequence[Task], find: Find) -> list[SuiteRun]:
-    """The trainings on test data; only those whose settings are known by now."""
+    """Return the trainings on test data whose settings are known already."""
     runs = []
     rates = {variant: default_rate(tasks, variant, find) for variant in VARIANTS}
     for task in tasks:
@@ -146,7 +148,7 @@ def judging_runs(tasks: Sequence[Task], find: Find) -> list[SuiteRun]:
 
 
 def measured(tasks: Sequence[Task], find: Find) -> dict[str, Any]:
-    """All results as plain containers; what is missing is left out."""
+    """Return all finished results as plain containers."""
     rates = {variant: default_rate(tasks, variant, find) for variant in VARIANTS}
     judging = {task.name for task in halves(tasks).judging}
     rows: dict[str, dict[str, Any]] = {}
@@ -166,6 +168,6 @@ def measured(tasks: Sequence[Task], find: Find) -> dict[str, Any]:
 
 
 def _curve(runs: Mapping[float, Sequence[SuiteRun]], find: Find) -> list[list[Any]]:
-    """[value, score of each seed] for each value whose runs are all finished."""
+    """Return [value, score of each seed] for each value whose runs are all finished."""
     pairs = [(value, scores_of(group, find)) for value, group in runs.items()]
     return [[value, scores] for value, scores in pairs if scores is not None]

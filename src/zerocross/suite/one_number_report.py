@@ -1,4 +1,4 @@
-"""What one number costs: the judgement of `one_number`'s results as a document, pictures and a page."""
+"""Evaluate the results of `one_number`: a document, pictures and a page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zerocross.figures.panel import Curve, Panel
 from zerocross.suite import rank
 from zerocross.suite.one_number import OPEN, TRIALS, VARIANTS
 
-MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # points lost at most: on average over the tasks that judge, and on any of them
+MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
 _RESAMPLES = 2000
 
 
 def judge(measured: Mapping[str, Any], *, seed: int = 0) -> dict[str, Any]:
-    """The points that the default loses to the best settings per task, their mean, and the ranking of the variants.
+    """Return the loss of the default to the best settings per task in points, its mean, and the ranking of variants.
 
     Intervals: 95 %, by resampling seeds, and tasks for the mean.
     """
@@ -48,13 +48,13 @@ def judge(measured: Mapping[str, Any], *, seed: int = 0) -> dict[str, Any]:
 
 
 def _means(scores: Sequence[float], random: np.random.Generator) -> np.ndarray:
-    """Bootstrap means over seeds."""
+    """Return bootstrap means over seeds."""
     values = np.array(scores, dtype=float)
     return values[random.integers(len(values), size=(_RESAMPLES, len(values)))].mean(axis=1)
 
 
 def panels(document: Mapping[str, Any]) -> list[Panel]:
-    """Sensitivity: accuracy relative to each task's best, over the flip rate and over alpha."""
+    """Return the panels of sensitivity: accuracy relative to the best of each task, over flip rate and over alpha."""
     result = []
     for key, label in (("flip_rate", "flip rate"), ("alpha", "alpha (gamma = 0.1)")):
         curves = []
@@ -68,11 +68,11 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
 
 
 def page(document: Mapping[str, Any], picture: str) -> str:
-    """docs/one-number.md.
+    """Return docs/one-number.md.
 
     Args:
         document: See judge().
-        picture: The address of the picture, seen from the page.
+        picture: The path of the picture, relative to the page.
     """
     rate = document["rates"].get(OPEN)
     lines = [

@@ -1,4 +1,4 @@
-"""Tables of settings: settings of a space by a Sobol sequence, a few seeds each. Searches are then read off the table.
+"""Tables of settings: a Sobol sequence over a space, with a few seeds per setting, from which searches are simulated.
 
 The expected result of random search after k trials is exact: the mean over all draws of k settings without replacement.
 Bayesian search (suite/bayes.py) chooses among the settings of the table. A search sees one seed; the quality of the
@@ -30,12 +30,12 @@ _SOBOL_SEED = 8
 
 
 def shares_of(space: SearchSpace, count: int) -> np.ndarray:
-    """Points of the unit cube, (count, parameters), by a scrambled Sobol sequence of a fixed seed."""
+    """Return points of the unit cube, (count, parameters), from a scrambled Sobol sequence with a fixed seed."""
     return qmc.Sobol(len(space.parameters), scramble=True, rng=_SOBOL_SEED).random(count)
 
 
 def settings_of(space: SearchSpace, count: int) -> list[Settings]:
-    """The settings at these points; numbers are rounded to four digits."""
+    """Return the settings at these points; numbers are rounded to four digits."""
     return [
         {part.name: _value(part, float(share)) for part, share in zip(space.parameters, row, strict=True)}
         for row in shares_of(space, count)
@@ -51,7 +51,7 @@ def _value(part: Parameter, share: float) -> Value:
 
 
 def coordinates(space: SearchSpace, count: int) -> np.ndarray:
-    """The settings as a model of Bayesian search sees them: numbers in [0, 1], choices as equidistant points."""
+    """Return the settings as inputs of a model: numbers in [0, 1], choices as equidistant points."""
     shares = shares_of(space, count)
     for column, part in enumerate(space.parameters):
         if part.choices:
@@ -61,7 +61,7 @@ def coordinates(space: SearchSpace, count: int) -> np.ndarray:
 
 
 def runs(task: Task, name: str, count: int, seeds: int) -> list[SuiteRun]:
-    """The trainings of a table, on held-out training data: setting by setting, each with all seeds."""
+    """Return the trainings of a table, on held-out training data, by setting and then by seed."""
     space = SEARCHED[name]
     method = str(space.fixed["method"])
     return [
@@ -72,26 +72,28 @@ def runs(task: Task, name: str, count: int, seeds: int) -> list[SuiteRun]:
 
 
 def table_of(task: Task, name: str, count: int, seeds: int, find: Find) -> np.ndarray | None:
-    """The scores, settings by seeds; None if a run is missing."""
+    """Return the scores, settings by seeds; None if a run is missing."""
     results = [find(run) for run in runs(task, name, count, seeds)]
     scores = [result["score"] for result in results if result is not None]
     return np.array(scores).reshape(count, seeds) if len(scores) == len(results) else None
 
 
 def qualities(table: np.ndarray) -> np.ndarray:
-    """(seed, setting) -> the mean over all other seeds.
+    """Return the mean over all other seeds, for each seed and setting: (seeds, settings).
 
     Raises:
         ValueError: If the table has fewer than two seeds.
     """
     seeds = table.shape[1]
     if seeds < 2:
-        raise ValueError(f"the table has {seeds} seed; quality takes at least one more than a search sees")
+        raise ValueError(
+            f"the table has {seeds} seed; at least 2 are needed, one for the search and one for its quality"
+        )
     return (table.sum(axis=1) - table.T) / (seeds - 1)
 
 
 def random_search(table: np.ndarray) -> np.ndarray:
-    """Expected quality of the setting that random search returns after 1, 2, ... n trials, averaged over seeds seen.
+    """Return the expected quality of random search after 1, 2, ... n trials, averaged over the seed that it sees.
 
     Args:
         table: Scores, settings by seeds, at least 2 seeds.
@@ -102,7 +104,7 @@ def random_search(table: np.ndarray) -> np.ndarray:
 
 @cache
 def _chances(count: int) -> np.ndarray:
-    """[r, k - 1]: the probability that rank r is the best of k settings: the k - 1 others come from the worse ones."""
+    """Return [r, k - 1]: the probability that rank r is the best of k settings, the others being worse."""
     rank, k = np.arange(count)[:, None], np.arange(1, count + 1)[None, :]
     worse = count - 1 - rank
     possible = worse >= k - 1
@@ -115,11 +117,11 @@ def _log_binomial(n: np.ndarray, k: np.ndarray) -> np.ndarray:
 
 
 def regret(curve: np.ndarray, best: float, trials: Sequence[int] = TRIALS) -> dict[int, float]:
-    """Points below `best` after some numbers of trials."""
+    """Return the difference to `best`, in points, after given numbers of trials."""
     return {k: best - float(curve[k - 1]) for k in trials if k <= len(curve)}
 
 
 def trials_to(curve: np.ndarray, best: float, points: float) -> int | None:
-    """Trials until the expected quality is within some points of `best`; None if it never is."""
+    """Return the number of trials until the expected quality is within `points` of `best`; None if it never is."""
     near = np.flatnonzero(curve >= best - points - 1e-9)  # probabilities are rounded
     return int(near[0]) + 1 if len(near) else None

@@ -1,4 +1,4 @@
-"""How many trials a space needs: regrets and trials of searches, with bootstrap intervals, from tables alone."""
+"""The number of trials that a space needs: regrets and trials of searches, with bootstrap intervals, from tables."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _INTERVAL = (0.025, 0.975)
 
 
 def report(tables: Tables, *, repeats: int = 100, seed: int = 0) -> dict[str, Any]:
-    """Regrets and trials for every task and space, and their means over the tasks that have both spaces compared.
+    """Return regrets and trials for every task and space, and means over the tasks that have both compared spaces.
 
     The regret of a search is its distance from the best of all spaces of the task: the highest quality that trying all
-    settings of one space gives. The trials needed are those to come near the best of the space itself. Intervals: 95 %,
-    by resampling settings, and tasks for the means.
+    settings of one space reaches. The trials needed are those to come near the best of the space itself. Intervals:
+    95 %, by resampling settings, and tasks for the means.
 
     Args:
         tables: Complete tables.
         repeats: Bayesian searches per table; 0 leaves them out.
-        seed: Of the bootstrap and of the searches.
+        seed: Seed of the bootstrap and of the searches.
     """
     random = np.random.default_rng(seed)
     tasks: dict[str, dict[str, Any]] = {}
@@ -72,7 +72,7 @@ def _overall(
     draws: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]],
     random: np.random.Generator,
 ) -> dict[str, Any]:
-    """For every other space, both spaces over their common tasks: mean regrets, mean trials, and the trials saved."""
+    """Compare every other space with BASE over common tasks: mean regrets, mean trials, and trials saved."""
     overall = {}
     for space in SPACES:
         common = [task for task, row in tasks.items() if BASE in row and space in row]
@@ -95,7 +95,7 @@ def _overall(
 
 
 def _with_intervals(values: Sequence[float] | np.ndarray, draws: np.ndarray) -> list[list[float]]:
-    """[value, low, high] for each value."""
+    """Return [value, low, high] for each value."""
     low, high = np.quantile(draws, _INTERVAL, axis=0)
     return [[round(float(x), 2) for x in triple] for triple in zip(values, low, high, strict=True)]
 
@@ -105,7 +105,7 @@ def _rounded(curve: np.ndarray) -> list[float]:
 
 
 def panels(document: Mapping[str, Any]) -> list[Panel]:
-    """One panel per task: quality over trials, a line per space; Bayesian search dashed."""
+    """Return one panel per task: quality over trials, one curve per space, Bayesian search dashed."""
     result = []
     for task, spaces in document["tasks"].items():
         curves = []
@@ -119,11 +119,11 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
 
 
 def page(document: Mapping[str, Any], picture: str) -> str:
-    """docs/trials.md.
+    """Return docs/trials.md.
 
     Args:
         document: See report().
-        picture: The address of the picture, seen from the page.
+        picture: The path of the picture, relative to the page.
     """
     lines = [
         "# How many trials a space needs",
@@ -154,7 +154,7 @@ def page(document: Mapping[str, Any], picture: str) -> str:
             cells += ["-"] * (len(numbers) - len(cells))
             lines.append(f"| {task} | {space} | {row['best']:.2f} | {' | '.join(cells)} |")
     head = " | ".join(f"within {points:g}" for points in document["points"])
-    lines += ["", "## Trials to come near the space's own best", "", f"| task | space | {head} |"]
+    lines += ["", "## Trials to come near the best of the space", "", f"| task | space | {head} |"]
     lines += ["|" + "---|" * (2 + len(document["points"]))]
     for task, spaces in document["tasks"].items():
         for space, row in spaces.items():
@@ -164,14 +164,14 @@ def page(document: Mapping[str, Any], picture: str) -> str:
 
 
 def _verdicts(document: Mapping[str, Any]) -> list[str]:
-    """A paragraph per space that is compared with the filter's."""
+    """Return one paragraph for each space that is compared with the filter's."""
     at = document["trials"].index(10)
     near = document["points"].index(1.0)
     lines = []
     for space, entry in document["overall"].items():
         saved, gap = entry["trials_difference"][near], entry["regret_difference"][at]
         count = "more" if saved[1] > 0 else "fewer" if saved[2] < 0 else "no clearly different number of"
-        worse = "is worse" if gap[1] > 0 else "is better" if gap[2] < 0 else "cannot be told from it"
+        worse = "is worse" if gap[1] > 0 else "is better" if gap[2] < 0 else "does not differ significantly"
         lines.append(
             f"- **{space}** against **{BASE}** ({len(entry['tasks'])} tasks): to come within 1 point of its own best "
             f"it takes {count} trials: {_cell(saved, '+.1f')} on average "

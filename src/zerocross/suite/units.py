@@ -1,7 +1,7 @@
-"""The unit of the flip rate: which one means the same in short and long runs, with small and large batches?
+"""Find the unit of the flip rate whose best value depends least on the length of a run and the batch size.
 
-Method `flip` is trained over flip rates, lengths and batch sizes on held-out training data. For each cell (task,
-length, batch size) the best rate is found and expressed in three units. The right unit is the one in which the best
+Method `flip` is trained over flip rates, lengths and batch sizes, and evaluated on held-out training data. For each
+cell (task, length, batch size) the best rate is converted to three units. The right unit is the one in which the best
 values of all cells agree most closely.
 """
 
@@ -22,16 +22,16 @@ from zerocross.train.variants import with_epochs
 METHOD = "flip"
 RATES = (2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2)
 GAMMA = 0.1
-COSINE_MEAN = 0.5  # of the schedule, over a run
+COSINE_MEAN = 0.5  # mean of the schedule over a run
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The settings of a run apart from its flip rate and seed.
+    """The settings of a run, except its flip rate and seed.
 
     Args:
         task: The task.
-        length: Epochs, as a multiple of the task's own.
+        length: Epochs, as a multiple of those of the task.
         batch_size: Samples per update.
     """
 
@@ -40,7 +40,7 @@ class Cell:
     batch_size: int
 
     def run(self, rate: float, seed: int) -> SuiteRun:
-        """One training at a flip rate."""
+        """Return one training with a flip rate."""
         if not self.length > 0 or self.batch_size < 1:
             raise ValueError(f"length is {self.length:g} and batch size {self.batch_size}; both must be positive")
         settings = {"optimizer.flip_rate": rate, "optimizer.gamma": GAMMA, "batch_size": self.batch_size}
@@ -57,18 +57,18 @@ UNITS = {
 
 
 def runs(cells: Sequence[Cell], seeds: int, rates: Sequence[float] = RATES) -> list[SuiteRun]:
-    """All trainings of some cells."""
+    """Return all trainings of the cells."""
     return [cell.run(rate, seed) for cell in cells for seed in range(seeds) for rate in rates]
 
 
 def best(cells: Sequence[Cell], seeds: int, find: Find, by: str = "loss") -> list[dict[str, Any]]:
-    """The best flip rate of each cell whose runs are all finished, in every unit.
+    """Return the best flip rate of each cell whose runs are all finished, in every unit.
 
     Args:
-        cells: What was trained.
-        seeds: Number of seeds of each rate.
-        find: The result of a run, or None.
-        by: What is compared: the mean "loss" or "score" on held-out data.
+        cells: The cells.
+        seeds: Number of seeds per rate.
+        find: Returns the result of a run, or None.
+        by: The value to compare: the mean "loss" or "score" on held-out data.
     """
     if by not in {"loss", "score"}:
         raise ValueError(f"by is {by!r}; it must be 'loss' or 'score'")
@@ -87,12 +87,12 @@ def best(cells: Sequence[Cell], seeds: int, find: Find, by: str = "loss") -> lis
 
 
 def spread(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The standard deviation of the best values of all cells, in factors of two of the flip rate, by unit.
+    """Return the standard deviation of the best values of all cells, in factors of two of the flip rate, by unit.
 
-    Memory goes with the square of the rate, and counts half.
+    Memory is proportional to the inverse square of the rate, so that its logarithm counts half.
     """
     if len(rows) < 2:
-        raise ValueError(f"a spread takes at least two cells, there are {len(rows)}")
+        raise ValueError(f"a spread needs at least two cells, not {len(rows)}")
     return {
         unit: statistics.stdev(math.log2(row[unit]) * (0.5 if unit.startswith("memory") else 1.0) for row in rows)
         for unit in UNITS
