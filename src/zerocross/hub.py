@@ -184,19 +184,19 @@ def _named_errors(repo: str, what: str) -> Iterator[None]:
         yield
     except errors.RemoteEntryNotFoundError:
         raise FileNotFoundError(f"cannot {what} {repo}: it was not pushed by zerocross.hub") from None
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as wrong:
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
         raise FileNotFoundError(
             f"cannot {what} {repo}: there is none, no such revision, or it is private (hf auth login, or token=...) "
-            f"({one_line(wrong)})"
+            f"({one_line(error)})"
         ) from None
-    except errors.HfHubHTTPError as wrong:
-        if wrong.response is not None and wrong.response.status_code in {401, 403}:
+    except errors.HfHubHTTPError as error:
+        if error.response is not None and error.response.status_code in {401, 403}:
             raise PermissionError(
-                f"cannot {what} {repo}: log in by `hf auth login`, or give token=... ({one_line(wrong)})"
+                f"cannot {what} {repo}: log in by `hf auth login`, or give token=... ({one_line(error)})"
             ) from None
-        raise ConnectionError(f"cannot {what} {repo}: try again later ({one_line(wrong)})") from None
-    except errors.LocalEntryNotFoundError as wrong:
-        raise ConnectionError(f"cannot {what} {repo}: the Hub cannot be reached, and no copy is here") from wrong
+        raise ConnectionError(f"cannot {what} {repo}: try again later ({one_line(error)})") from None
+    except errors.LocalEntryNotFoundError as error:
+        raise ConnectionError(f"cannot {what} {repo}: the Hub cannot be reached, and no copy is here") from error
 
 
 def _page(card: Card, kind: str, repo: str) -> str:

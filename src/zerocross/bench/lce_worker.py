@@ -34,15 +34,15 @@ def main() -> None:
         engine = LarqEngine()
         packages = ("larq-compute-engine", "larq", "tensorflow", "tf-keras")
         _say(answers, {"versions": {package: metadata.version(package) for package in packages}})
-    except Exception as wrong:  # a package that is missing, or one that does not fit another
-        _say(answers, {"error": f"it cannot be imported ({wrong})"})
+    except Exception as error:  # a package that is missing, or one that does not fit another
+        _say(answers, {"error": f"it cannot be imported ({error})"})
         return
     for line in sys.stdin:
         try:
             [(what, arguments)] = json.loads(line).items()
             _say(answers, {"build": engine.build, "time": engine.time}[what](**arguments))
-        except Exception as wrong:  # whatever TensorFlow raises is the other side's to tell
-            _say(answers, {"error": f"{type(wrong).__name__}: {wrong}"})
+        except Exception as error:  # whatever TensorFlow raises is the other side's to tell
+            _say(answers, {"error": f"{type(error).__name__}: {error}"})
 
 
 def _say(answers: TextIO, answer: dict[str, Any]) -> None:

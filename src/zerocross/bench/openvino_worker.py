@@ -33,16 +33,16 @@ def main() -> None:
     try:
         engine = OpenVinoEngine()
         _say(answers, {"versions": {"openvino": metadata.version("openvino")}})
-    except Exception as wrong:  # a package that is missing, or one that does not fit another
-        _say(answers, {"error": f"it cannot be imported ({wrong})"})
+    except Exception as error:  # a package that is missing, or one that does not fit another
+        _say(answers, {"error": f"it cannot be imported ({error})"})
         return
     requests = {"build": engine.build, "time": engine.time, "output": engine.output}
     for line in sys.stdin:
         try:
             [(what, arguments)] = json.loads(line).items()
             _say(answers, requests[what](**arguments))
-        except Exception as wrong:  # whatever OpenVINO raises is the other side's to tell
-            _say(answers, {"error": f"{type(wrong).__name__}: {wrong}"})
+        except Exception as error:  # whatever OpenVINO raises is the other side's to tell
+            _say(answers, {"error": f"{type(error).__name__}: {error}"})
 
 
 def _say(answers: TextIO, answer: dict[str, Any]) -> None:

@@ -135,8 +135,8 @@ def _read(model: Model, file: Named) -> tuple[str, np.ndarray | str]:
         path.write_bytes(content)
         try:
             x = np.array(finite(read_input(path, model.graph.preprocessing, model.input_size), name))
-        except (ValueError, OSError) as wrong:
-            return name, " ".join(str(wrong).replace(str(path), name).split())
+        except (ValueError, OSError) as error:
+            return name, " ".join(str(error).replace(str(path), name).split())
     return name, x
 
 

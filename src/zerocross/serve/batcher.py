@@ -81,10 +81,10 @@ class Batcher:
         self.on_batch(len(x))
         try:
             y = await asyncio.get_running_loop().run_in_executor(self._thread, self.predict, x)
-        except Exception as wrong:  # passed on to the callers; the server keeps running
+        except Exception as error:  # passed on to the callers; the server keeps running
             for _, future in batch:
                 if not future.done():
-                    future.set_exception(wrong)
+                    future.set_exception(error)
             return
         first = 0
         for samples, future in batch:

@@ -37,8 +37,8 @@ def serve(
     app = create_app(model, name, limits)
     try:
         listener = socket.create_server((host, port), backlog=1024)
-    except OSError as wrong:
-        raise ValueError(f"cannot listen at {host}:{port}: {wrong.strerror or wrong}; choose another --port") from None
+    except OSError as error:
+        raise ValueError(f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --port") from None
     config = uvicorn.Config(
         app,
         log_level="warning",

@@ -124,8 +124,8 @@ def read_card(path: Path) -> Card:
         raise FileNotFoundError(2, "No such card", str(path))
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as wrong:
-        raise ValueError(f"{path} is not a card: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a card: {error}") from None
     known = {field.name: str(field.type).partition("[")[0] for field in fields(Card)}
     if not isinstance(values, dict) or set(values) != set(known):
         wrong = sorted(set(values) ^ set(known)) if isinstance(values, dict) else [type(values).__name__]

@@ -16,13 +16,13 @@ def build(card: Card, weights: Path) -> nn.Module:
     """The network of a card with the weights of a file, in evaluation mode."""
     try:
         network = models.create(card.network, **card.options)
-    except (TypeError, RuntimeError) as wrong:
-        raise ValueError(f"the network {card.network} of the card {card.name} cannot be built: {wrong}") from None
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"the network {card.network} of the card {card.name} cannot be built: {error}") from None
     state = {name: torch.from_numpy(array) for name, array in read_state(weights).items()}
     try:
         network.load_state_dict(state)
-    except RuntimeError as wrong:
-        reason = " ".join(str(wrong).split())[:160]
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
         raise ValueError(f"{weights} does not fit the network {card.network} of its card: {reason}") from None
     network.input_size = tuple(card.input_size)  # type: ignore[assignment]
     return network.eval()

@@ -62,8 +62,8 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
             encoding = json.loads((file.metadata() or {}).get(ENCODING, "{}"))
         return _decoded(stored, encoding)
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as wrong:
-        raise ValueError(f"{path} is not a readable state dict: {' '.join(str(wrong).split())[:160]}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is not a readable state dict: {' '.join(str(error).split())[:160]}") from None
 
 
 def _decoded(stored: dict[str, np.ndarray], encoding: Mapping[str, Any]) -> dict[str, np.ndarray]:

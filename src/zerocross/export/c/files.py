@@ -72,8 +72,8 @@ def measure(model: CModel, cc: str) -> Sizes:
             _run([*command, "-std=c99", "-c", "-o", str(made), str(source)])
             size = _run([command[0], "-print-prog-name=size"]).strip()
             lines = _run([size, "-A", str(made)]).splitlines()
-        except (FileNotFoundError, IndexError) as wrong:
-            raise ValueError(f"cc = {cc!r}: it cannot be run ({wrong})") from None
+        except (FileNotFoundError, IndexError) as error:
+            raise ValueError(f"cc = {cc!r}: it cannot be run ({error})") from None
     sections = {words[0]: int(words[1]) for words in map(str.split, lines) if len(words) == 3 and words[1].isdigit()}
     loaded = {
         name: bytes_
