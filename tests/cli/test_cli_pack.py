@@ -139,8 +139,8 @@ def test_what_cannot_be_predicted_is_one_line(finished: Path, tmp_path: Path, ca
         ([net, str(tmp_path / "none.png")], "none.png does not exist"),
         ([net, str(tmp_path / "empty")], "holds no file that this network takes"),
         ([net, str(finished / "run" / "config.json")], "this network takes .png"),
-        ([str(tmp_path / "cut.zcb"), net], "cut.zcb is not a sound packed network"),
-        ([str(tmp_path / "none.zcb"), net], "none.zcb does not exist; make it with: zerocross pack"),
+        ([str(tmp_path / "cut.zcb"), net], "cut.zcb is not a valid packed network"),
+        ([str(tmp_path / "none.zcb"), net], "none.zcb does not exist; create it with: zerocross pack"),
     ):
         assert app.run(["predict", *words]) == 2
         error = capsys.readouterr().err
