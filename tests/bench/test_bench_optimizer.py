@@ -1,4 +1,4 @@
-"""The bench of optimizers: what is timed, how ratios are made, what memory is seen; nothing that depends on speed."""
+"""The benchmark of optimizers: contenders, ratios and memory; nothing that depends on speed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def times(**seconds: float) -> bench.OptimizerTimes:
-    """Times of which all are 1 but those given; each contender's fastest step takes half its median."""
+    """Return times of 1 second except those given; each contender's fastest step takes half its median."""
     each = {
         key: [value / 2, value, value * 3] for key, value in {**dict.fromkeys(bench.CONTENDERS, 1.0), **seconds}.items()
     }
@@ -66,7 +66,7 @@ def test_every_contender_is_timed_in_every_round(monkeypatch: pytest.MonkeyPatch
 
 def test_state_is_counted_in_bytes_for_each_weight():
     found = bench.measure([(200, 300)], rounds=1, threads=1, memory=False)
-    # Beside m and g, a count of flips per tensor; beside Adam's moments, its step.
+    # In addition to m and g, a count of flips per tensor; in addition to Adam's moments, its step.
     rounded = {key: round(value, 2) for key, value in found.state_bytes.items()}
     assert {rounded[key] for key in ("sgd", "sgd-foreach", "sgd-fused")} == {4.0}
     assert {rounded[key] for key in ("adam-fused", "filter", "compiled", "filter-raise")} == {8.0}
@@ -97,11 +97,12 @@ def test_nothing_is_timed_without_rounds_or_threads():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is measured on Linux only")
-def test_temporary_memory_is_seen():
-    """foreach SGD adds weight decay in a copy of all gradients; a filter needs nothing, and counting a byte or two."""
+def test_temporary_memory_is_measured():
+    """Foreach SGD adds weight decay in a copy of all gradients; a filter needs none; counting needs a byte or two."""
     shapes = [(512, 512, 3, 3)] * 4
     found = {
-        key: bench._elsewhere(key, shapes, 4 * 512 * 512 * 9) for key in ("sgd-foreach", "filter", "filter-counting")
+        key: bench._in_new_process(key, shapes, 4 * 512 * 512 * 9)
+        for key in ("sgd-foreach", "filter", "filter-counting")
     }
     assert found["sgd-foreach"] == pytest.approx(4.0, abs=0.5)
     assert found["filter"] == pytest.approx(0.0, abs=0.3)

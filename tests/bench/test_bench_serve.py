@@ -1,4 +1,4 @@
-"""`zerocross bench serve`: both servers answer, and figures are those of their requests."""
+"""`zerocross bench serve`: both servers answer, and the figures match their requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_figures_of_both_servers(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert 0 < server["p50_seconds"] <= server["p99_seconds"]
     assert found["servers"]["one request at a time"]["mean_batch"] == 1
     assert "99th" in capsys.readouterr().out
-    assert app.run(words) == 2, "nothing is overwritten unasked"
+    assert app.run(words) == 2, "an existing file is not overwritten"
 
 
 def test_percentiles():

@@ -164,7 +164,7 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(finished: Path, tmp
     assert "nan" not in said.out
     bad, nan = said.err.strip().splitlines()
     assert "b.png is not a readable image" in bad
-    assert "d.npy[1] holds 1 numbers that are NaN or infinite" in nan
+    assert "d.npy[1] contains 1 numbers that are NaN or infinite" in nan
 
     assert app.run(["predict", str(finished / "net.zcb"), str(tmp_path), "--json", "--top", "2"]) == 2
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

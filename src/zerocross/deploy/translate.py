@@ -15,7 +15,7 @@ from zerocross.deploy.patterns import Match, aten_name, matches
 from zerocross.deploy.steps import Eager, Step, StepGraph
 from zerocross.deploy.trace import Traced, keeps_batch, module_path, sample_shape
 
-Translation = str | list[Step]
+HandlerResult = str | list[Step]
 """The result of a handler: steps, the last of which is the node's value, or the name of an equal value."""
 
 
@@ -60,7 +60,7 @@ class OperatorContext:
         return (compute,)
 
 
-Handler = Callable[[OperatorContext], Translation]
+Handler = Callable[[OperatorContext], HandlerResult]
 
 
 def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
@@ -91,7 +91,7 @@ def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
     return StepGraph(steps, names[traced.result])
 
 
-def _translate_node(context: OperatorContext, match: Match | None, handlers: Mapping[str, Handler]) -> Translation:
+def _translate_node(context: OperatorContext, match: Match | None, handlers: Mapping[str, Handler]) -> HandlerResult:
     node, name = context.node, aten_name(context.node)
     if match is not None:
         return [_matched(context, match)]
