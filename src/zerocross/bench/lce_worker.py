@@ -148,7 +148,7 @@ class Networks:
         return self._keras.Model(image, body[name](image))
 
     def layers(self, model: Any) -> list[list[Any]]:
-        """Return the sorted convolutions and linear layers: binary, channels in and out, kernel, stride, output size."""
+        """Return the sorted convolutions and linear layers: binary, inputs, outputs, kernel, stride, output size."""
         rows = []
         for layer in model.layers:
             if isinstance(layer, self._of.Conv2D):

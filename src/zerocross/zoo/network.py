@@ -1,4 +1,4 @@
-"""From a card and its weights to the PyTorch network, and the other way."""
+"""Build a PyTorch network from a card and its weights, and write weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerocross.zoo.weights import Levels, encoded, from_levels, levels_of, read_
 
 
 def build(card: Card, weights: Path) -> nn.Module:
-    """The network of a card with the weights of a file, in evaluation mode."""
+    """Return the network of a card with the weights of a file, in evaluation mode."""
     try:
         network = models.create(card.network, **card.options)
     except (TypeError, RuntimeError) as error:
@@ -30,22 +30,22 @@ def build(card: Card, weights: Path) -> nn.Module:
 
 @torch.no_grad()
 def quantise(model: nn.Module) -> dict[str, Levels]:
-    """Round the weights of real layers to 255 levels per output, in place; those levels by name.
+    """Round the weights of real layers to 255 levels per output, in place; return the levels by name.
 
-    A packed file with int8 weights then holds the same levels; it rounds the inputs of these layers to bytes, too.
+    A packed file with int8 weights then contains the same levels; it also rounds the inputs of these layers to bytes.
     """
-    found = {}
+    quantised = {}
     for path, module in model.named_modules():
         if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear) and "weight" not in getattr(
             module, "binary_kinds", {}
         ):
             levels = levels_of(module.weight.numpy())
             module.weight.copy_(torch.from_numpy(from_levels(levels)))
-            found[f"{path}.weight".lstrip(".")] = levels
-    return found
+            quantised[f"{path}.weight".lstrip(".")] = levels
+    return quantised
 
 
 def weights_file(model: nn.Module, quantised: dict[str, Levels]) -> bytes:
-    """The bytes of a network's weights."""
+    """Return the bytes of a file with a network's weights."""
     state: dict[str, Tensor] = model.state_dict()
     return encoded({name: tensor.detach().cpu().numpy() for name, tensor in state.items()}, quantised)
