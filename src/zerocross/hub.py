@@ -4,8 +4,8 @@
     network = zerocross.hub.from_pretrained("user/name")     # the PyTorch network, in evaluation mode
     packed = zerocross.hub.load("user/name")                 # the packed network, without torch
 
-`save` writes the same files to a folder, which `from_pretrained` and `load` can read, too. Files are checked against the
-SHA-256 on the card. No pickle is written or read.
+`save` writes the same files to a folder, which `from_pretrained` and `load` can read, too. Files are checked against
+the SHA-256 on the card. No pickle is written or read.
 """
 
 from __future__ import annotations
