@@ -10,7 +10,7 @@ from zerocross.cli.app import run
 
 
 @pytest.fixture(autouse=True)
-def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("results").mkdir()
     claims = [{"sentence": "It is so", "holds": holds, "figures": ""} for holds in (True, True, False, None)]
@@ -25,7 +25,7 @@ def test_a_page_is_written_and_replaced(capsys: pytest.CaptureFixture[str]) -> N
     assert Path("docs/report.html").read_text(encoding="utf-8").count("It is so") == 8
 
 
-def test_files_of_others_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_files_are_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     Path("page.html").write_text("<html>mine</html>")
     assert run(["report", "--out", "page.html"]) == 2
     assert run(["report", "--out", "results"]) == 2
@@ -42,7 +42,7 @@ def test_a_missing_package_is_named(capsys: pytest.CaptureFixture[str], monkeypa
     assert not Path("docs").exists()
 
 
-def test_a_wrong_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_folder_gives_a_one_line_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", "--results", "nowhere"]) == 2
     assert run(["report", "--results", "."]) == 2
     said = capsys.readouterr().err.splitlines()

@@ -1,4 +1,4 @@
-"""zerocross tune as a user meets it: search, show, resume, bad input, and the recipe file that train takes."""
+"""`zerocross tune` on the command line: search, show, resume, bad input, and the recipe file for train."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "digits-filter-random-seed0"
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every command runs in a folder of its own, without data."""
+    """Run every command in its own folder, without data."""
     monkeypatch.chdir(tmp_path)
     for name in ("ZEROCROSS_DATA", "ZEROCROSS_STORAGE"):
         monkeypatch.delenv(name, raising=False)
@@ -42,7 +42,7 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
     return "space.json"
 
 
-# ---- what is refused
+# ---- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
         (["--show", "mine", "--trials", "3"], "--show does not run trials: remove --trials"),
     ],
 )
-def test_wrong_words_are_one_line_and_leave_nothing(
+def test_invalid_arguments_give_one_line_and_leave_no_files(
     words: list[str], said: str, capsys: Out, in_a_folder: Path
 ) -> None:
     assert app.run(["tune", *words]) == 2
@@ -97,7 +97,7 @@ def test_wrong_words_are_one_line_and_leave_nothing(
         ({"name": "batch_size", "choices": [64, 100000]}, "batch_size 100000 exceeds"),
     ],
 )
-def test_wrong_spaces_are_one_line_and_no_study_is_made(parameter: dict[str, Any], said: str, capsys: Out) -> None:
+def test_invalid_spaces_give_one_line_and_create_no_study(parameter: dict[str, Any], said: str, capsys: Out) -> None:
     file = space_file(parameter)
     assert app.run(["tune", *SMALL, "--space", file]) == 2
     captured = capsys.readouterr()
@@ -106,7 +106,7 @@ def test_wrong_spaces_are_one_line_and_no_study_is_made(parameter: dict[str, Any
     assert not Path("runs").exists()
 
 
-# ---- what it does
+# ---- searching
 
 
 def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
@@ -123,13 +123,13 @@ def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
     recipe = found["train with the best"].removeprefix("zerocross train ")
     value = float(found["best validation accuracy"].split()[0])
 
-    # The same command again finds it done, and changes nothing.
+    # The same command again finds the search finished, and changes nothing.
     before = Path(recipe).read_bytes()
     assert app.run(["tune", *SMALL, "--trials", "3"]) == 0
     assert capsys.readouterr().out.splitlines() == lines[4:]
     assert Path(recipe).read_bytes() == before
 
-    # The recipe holds the settings of the best trial, and repeats its value on validation data.
+    # The recipe contains the settings of the best trial, and reproduces its value on validation data.
     config = train.recipes.get(recipe).config
     assert not config.data.validate
     assert config.batch_size == 128
@@ -140,7 +140,7 @@ def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
     assert app.run(["recipes", recipe]) == 0
     assert "optimizer.alpha" in capsys.readouterr().out
 
-    # More trials, by name alone.
+    # More trials; the name of the study suffices.
     assert app.run(["tune", "--resume", NAME, "--trials", "5"]) == 0
     more = capsys.readouterr().out.splitlines()
     assert more[0] == f"study {NAME}: 3 of 5 trials are already complete"
@@ -167,7 +167,7 @@ def test_another_space_under_the_same_name_is_refused(capsys: Out) -> None:
     assert Path("runs/tune.db").read_bytes() == stored
 
 
-def test_recipe_of_another_is_not_overwritten(capsys: Out) -> None:
+def test_another_recipe_is_not_overwritten(capsys: Out) -> None:
     assert app.run(["tune", *SMALL, "--trials", "1", "--quiet"]) == 0
     best = Path(f"runs/{NAME}-trial0.json")
     best.write_text("mine", encoding="utf-8")
@@ -190,7 +190,7 @@ def test_latent_space_reaches_the_run(capsys: Out) -> None:
     assert config.model.options["scale"] == best["model.options.scale"]
 
 
-def test_only_validation_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_validation_data_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     load, asked = data.load, []
 
     def watched(*args: Any, **options: Any) -> Any:
@@ -199,10 +199,10 @@ def test_only_validation_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(data, "load", watched)
     assert app.run(["tune", *SMALL, "--trials", "2", "--quiet"]) == 0
-    assert asked == [True]  # and once for all trials
+    assert asked == [True]  # and only once for all trials
 
 
-def test_training_that_diverges_counts_as_nothing_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diverged_training_counts_as_accuracy_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     def diverged(*args: Any, **options: Any) -> Any:
         raise train.RunError("training has diverged")
 
@@ -225,7 +225,7 @@ def test_pruning_cuts_epochs(capsys: Out) -> None:
         assert trial.state.name in {"COMPLETE", "PRUNED"}
 
 
-def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+def test_missing_optuna_is_reported_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     assert app.run(["tune", "digits"]) == 2
     assert (
@@ -235,7 +235,7 @@ def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("file", ["[1]", "{", '{"colour": "blue"}', '{"data": 3}', '{"batch_size": "many"}'])
-def test_file_that_is_no_recipe_is_one_line(file: str, capsys: Out) -> None:
+def test_file_that_is_not_a_recipe_gives_a_one_line_error(file: str, capsys: Out) -> None:
     Path("mine.json").write_text(file, encoding="utf-8")
     for words in (["train", "mine.json"], ["tune", "mine.json"]):
         assert app.run(words) == 2
@@ -249,7 +249,7 @@ def test_file_that_is_no_recipe_is_one_line(file: str, capsys: Out) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_stopped_search_gives_its_trial_back(number: int, forks: Forks, in_a_folder: Path) -> None:
+def test_stopped_search_returns_its_trial_to_the_queue(number: int, forks: Forks, in_a_folder: Path) -> None:
     running = forks.start(in_a_folder, "tune", *SMALL, "--trials", "40")
     until(lambda: running.output.exists() and running.said().count("\n") >= 2)
     running.kill(number)
