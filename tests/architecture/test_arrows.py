@@ -12,7 +12,7 @@ import zerocross
 ROOT = Path(zerocross.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# Part -> the parts that it may import. A new part needs a row own.
+# Part -> the parts that it may import. A new part needs a row here.
 PLAIN = {"checks", "extras", "files", "tables"}  # modules that need no torch
 LEAVES = PLAIN | {"compiler", "memory", "provenance"}
 NETWORKS = {"filters", "nn", "data", "models", "optim", "methods", "train"}

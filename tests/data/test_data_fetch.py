@@ -212,10 +212,10 @@ def test_other_schemes_are_refused(tmp_path: Path, address: str) -> None:
 
 def test_a_full_disk_keeps_the_download(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space contents on device")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tarfile.TarFile, "extract", full)
-    with pytest.raises(ValueError, match=r"could not unpack .*No space contents on device; it is kept"):
+    with pytest.raises(ValueError, match=r"could not unpack .*No space left on device; it is kept"):
         get(site, tmp_path)
     assert contents(tmp_path) == ["set", PART]
     monkeypatch.undo()

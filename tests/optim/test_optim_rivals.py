@@ -1,4 +1,4 @@
-"""Bop, Bop2ndOrder and filters of any order: equal to naive twins, to scipy, and to each other where they must be."""
+"""Bop, Bop2ndOrder and filters of any order equal naive twins, scipy, and each other where applicable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_bop_equals_its_formula(gamma: float, tau: float, seed: int) -> None:
     param, theta = fresh()
     expected = naive.bop(gradients.numpy(), np.full(STEPS, gamma), tau, theta)
     found = path(Bop([param], gamma=gamma, tau=tau), param, gradients)
-    assert (found == expected).mean() > 0.9999  # lerp rounds in its own way: a threshold may be met one step apart
+    assert (found == expected).mean() > 0.9999  # lerp rounds differently: a threshold may be reached one step apart
 
 
 @given(discounts, discounts, st.floats(0, 0.5), st.integers(0, 99))
@@ -58,7 +58,7 @@ def test_cascade_of_any_order_equals_its_formula_and_scipy(gammas: list[float], 
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.99])
-def test_cascade_of_two_is_the_papers_filter_to_the_bit_under_decay_too(decay: float) -> None:
+def test_cascade_of_two_is_bit_identical_to_the_papers_filter_under_decay(decay: float) -> None:
     gradients = swinging(STEPS, WEIGHTS)
     (one, _), (other, _) = fresh(), fresh()
     ours, papers = CascadeFilter([one], 0.02, [0.1]), GradientFilter([other], 0.02, 0.1)
