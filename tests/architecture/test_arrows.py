@@ -36,7 +36,7 @@ DEPENDENCIES = {
     "sweep": LEAVES | {"nn", "data", "models", "train", "tune"},
     "figures": PLAIN,
     "paper": LEAVES | NETWORKS | {"figures", "sweep"},
-    "suite": LEAVES | {"methods", "train", "sweep", "figures", "tune"},
+    "suite": LEAVES | {"filters", "methods", "train", "sweep", "figures", "tune"},
     "report": PLAIN | {"figures"},
     "bench": LEAVES | NETWORKS | {"deploy", "runtime", "export", "tune", "sweep"},
     "cli": LEAVES

@@ -46,7 +46,7 @@ def test_the_profile_is_printed_and_an_unknown_network_refused(
         "32 x 8 x 8 of 288",
         "popcount",
         "bits:",
-        "1000 G products of bits a second",
+        "1000 G binary products per second",
         "ms if every step reached its limit",
     ):
         assert words in text

@@ -41,7 +41,7 @@ def never(*words: object, **values: object) -> None:
     [
         (["--methods", "filter,filtre"], "did you mean 'filter'?"),
         (["--methods", "filter,nonsense"], "it must be one of filter, "),
-        (["--methods", "filter:many"], "after the colon stands the number of seeds"),
+        (["--methods", "filter:many"], "the number of seeds after the colon must be at least 1"),
         (["--methods", "filter:0"], "at least 1"),
         (["--methods", "filter,filter:2"], "names 'filter' twice"),
         (["--methods", ","], "names no method"),
@@ -85,7 +85,7 @@ def test_comparison_is_written_cached_and_extended(
 
     assert app.run([*SMALL, "--methods", "filter:2,bop"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"replaces the earlier comparison {', '.join(FILES)}\n3 runs: 1 in results/runs already, 2")
+    assert said.startswith(f"replacing the earlier comparison {', '.join(FILES)}\n3 runs: 1 finished in results/runs,")
     assert "run 1 of 2: bop, seed 0" in said
     assert "run 2 of 2: filter, seed 1 (about " in said
     summary = json.loads(Path(FILES[0]).read_text(encoding="utf-8"))
@@ -113,7 +113,7 @@ def test_other_files_are_never_replaced(path: str, text: str, capsys: Out, monke
     Path(path).parent.mkdir()
     Path(path).write_text(text, encoding="utf-8")
     assert app.run([*SMALL, "--methods", "filter"]) == 2
-    assert f"{path}: in the way, and not from an earlier comparison" in capsys.readouterr().err
+    assert f"{path}: exists, and is not from an earlier comparison" in capsys.readouterr().err
     assert Path(path).read_text(encoding="utf-8") == text
 
 

@@ -57,7 +57,7 @@ def test_a_run_of_an_older_version_is_packed_from_its_dataset(
     shutil.copytree(finished / "run", run)
     (run / "inputs.json").unlink()
     assert app.run(["pack", str(run), "-o", str(tmp_path / "net.zcb")]) == 0
-    assert f"{run} has no inputs.json, as runs of older versions" in capsys.readouterr().err
+    assert f"{run} is from an older version and has no inputs.json" in capsys.readouterr().err
     assert (tmp_path / "net.zcb").read_bytes() == (finished / "net.zcb").read_bytes()
 
     def missing(*words: object, **values: object) -> None:
@@ -65,7 +65,7 @@ def test_a_run_of_an_older_version_is_packed_from_its_dataset(
 
     monkeypatch.setattr(data, "load", missing)
     assert app.run(["pack", str(run), "-o", str(tmp_path / "other.zcb")]) == 2
-    assert f"the dataset of {run} cannot be read: say by --data-dir where it is" in capsys.readouterr().err
+    assert f"the dataset of {run} cannot be read: set its folder with --data-dir" in capsys.readouterr().err
     assert not (tmp_path / "other.zcb").exists()
 
 
@@ -92,7 +92,7 @@ def test_the_table_is_printed_and_files_are_not_overwritten(finished: Path, tmp_
     assert "warning: --real int8 changes predictions" in printed.err
     assert "74 to 90 %" in printed.err
     assert app.run(["pack", str(finished / "run"), "-o", str(target)]) == 2
-    assert "exists: choose another name, or overwrite it with --overwrite" in capsys.readouterr().err
+    assert "already exists: choose another name, or use --overwrite to replace it" in capsys.readouterr().err
     before = target.stat().st_size
     assert app.run(["pack", str(finished / "run"), "-o", str(target), "--overwrite"]) == 0
     assert "warning" not in capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_invalid_inputs_give_a_one_line_error(finished: Path, tmp_path: Path, ca
     net = str(finished / "net.zcb")
     for words, said in (
         ([net, str(tmp_path / "none.png")], "none.png does not exist"),
-        ([net, str(tmp_path / "empty")], "holds no file that this network takes"),
+        ([net, str(tmp_path / "empty")], "contains no file that this network can read"),
         ([net, str(finished / "run" / "config.json")], "this network takes .png"),
         ([str(tmp_path / "cut.zcb"), net], "cut.zcb is not a valid packed network"),
         ([str(tmp_path / "none.zcb"), net], "none.zcb does not exist; create it with: zerocross pack"),

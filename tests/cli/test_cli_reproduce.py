@@ -69,7 +69,7 @@ def test_other_files_stop_the_command_before_anything_runs(in_a_folder: Path, ca
     (in_a_folder / "results").mkdir()
     (in_a_folder / "results/table1-smoke.json").write_text("[]")
     assert app.run(["reproduce", "all"]) == 2
-    assert "in the way" in capsys.readouterr().err
+    assert "is not from an earlier call" in capsys.readouterr().err
     assert [path.name for path in (in_a_folder / "results").iterdir()] == ["table1-smoke.json"]
 
 

@@ -293,7 +293,7 @@ def test_runs_without_runs_gives_a_one_line_error(in_a_folder: Path, capsys: Out
     assert app.run(["runs", "nowhere"]) == 2
     assert "there is no folder nowhere" in capsys.readouterr().err
     assert app.run(["runs", "."]) == 2
-    assert ". holds no run; make one by: zerocross train" in capsys.readouterr().err
+    assert ". contains no runs; create one with: zerocross train" in capsys.readouterr().err
 
 
 def test_recipes_lists_all_and_shows_one(capsys: Out) -> None:

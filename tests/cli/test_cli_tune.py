@@ -51,7 +51,7 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
         ([], "a recipe is required; example: zerocross tune audiomnist-mlp"),
         (["digts"], "did you mean 'digits'?"),
         (["mine.json"], "No such recipe file: mine.json"),
-        (["digits", "--space", "fliter"], "space 'fliter' is neither one of filter, latent, latent-magn"),
+        (["digits", "--space", "fliter"], "space 'fliter' is neither one of filter, flip, latent, latent-"),
         (["digits", "--sampler", "botorsh"], "sampler 'botorsh' is unknown; choose one of botorch, gp, tpe, random"),
         (["digits", "--trials", "0"], "greater than or equal to 1"),
         (["digits", "--set", "real.lr=fast"], "real.lr is 'fast'; it must be a number"),

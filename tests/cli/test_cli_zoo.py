@@ -77,7 +77,7 @@ def test_a_run_is_added(run: Path, tmp_path: Path, capsys: Out):
     assert "old" not in text
 
     assert app.run(words) == 2
-    assert "small-one.json exists: choose another name, or replace it with --overwrite" in capsys.readouterr().err
+    assert "small-one.json already exists: choose another name, or use --overwrite" in capsys.readouterr().err
     assert app.run([*words, "--overwrite", "--real", "int8"]) == 0
     assert read_card(tmp_path / "files" / "small-one.json").packed_bytes < card.packed_bytes
 
@@ -93,8 +93,8 @@ def test_only_finished_runs_on_test_data_are_added(run: Path, tmp_path: Path, ca
     (held_out / "config.json").write_text(json.dumps(config), encoding="utf-8")
     for folder, name, said in (
         (unfinished, "x", "is not a finished run"),
-        (held_out, "x", "a card tells of the test part"),
-        (run, "A b", "give small letters, digits, - and _ only"),
+        (held_out, "x", "cards report test accuracy"),
+        (run, "A b", "use only lower-case letters, digits, - and _"),
         (tmp_path, "x", "is not a run folder"),
     ):
         words = ["zoo", "add", str(folder), "--name", name, "--to", str(tmp_path / "files"), "--results",

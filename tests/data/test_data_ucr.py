@@ -85,6 +85,24 @@ def test_validation_does_not_open_the_test_file_and_shares_no_series(tmp_path: P
         load("ucr", tmp_path, set="ECG5000")
 
 
+def test_a_part_of_the_training_series_in_proportion(tmp_path: Path) -> None:
+    write(tmp_path / "ucr", "ECG5000", repeated=4)
+    train, evaluation = parts("ECG5000", tmp_path)
+    some, same = (load("ucr", tmp_path, set="ECG5000", train_size=10) for _ in range(2))
+    assert isinstance(some.train, Split)
+    assert isinstance(same.train, Split)
+    assert isinstance(some.evaluation, Split)
+    assert np.bincount(train.targets.numpy()).tolist() == [7, 7, 6]
+    assert all(3 <= count <= 4 for count in np.bincount(some.train.targets.numpy()))
+    whole = {bytes(row) for row in train.inputs.numpy()}
+    assert {bytes(row) for row in some.train.inputs.numpy()} < whole
+    assert some.train.inputs.equal(same.train.inputs)
+    assert some.evaluation.inputs.equal(evaluation.inputs)  # without those of all training series
+    assert f"{len(some.train.targets)} training series" in some.source
+    with pytest.raises(ValueError, match="train_size is 20; ECG5000 has 20 series to train on, so it must be at least"):
+        load("ucr", tmp_path, set="ECG5000", train_size=20)
+
+
 def test_the_only_series_of_a_class_is_trained_on(tmp_path: Path) -> None:
     rows = write(tmp_path / "ucr", "ECG5000")["TRAIN"]
     rows[:, 0] = [3] + [1, 2] * 9 + [1]

@@ -27,13 +27,13 @@ def test_committed_panels_and_tables_survive_a_round_trip(path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ("another form", "an object with a list of curves"),
-        ({"curves": []}, "an object with a list of curves"),
-        ({"curves": ["a"]}, "a curve is an object, not str"),
-        ({"curves": [{**CURVE, "mean": [3.0]}]}, "curve 'a': mean must be a list of as many values as x"),
+        ("another form", "an object with a non-empty list of curves"),
+        ({"curves": []}, "an object with a non-empty list of curves"),
+        ({"curves": ["a"]}, "a curve must be an object, not str"),
+        ({"curves": [{**CURVE, "mean": [3.0]}]}, "curve 'a': mean must be a list with as many values as x"),
         ({"curves": [{**CURVE, "low": [3.0]}]}, "curve 'a': low must be"),
         ({"curves": [{**CURVE, "x": None}]}, "curve 'a': x must be"),
-        ({"curves": [CURVE, {**CURVE, "x": ["a", "b"]}]}, "numbers, or names, and not both"),
+        ({"curves": [CURVE, {**CURVE, "x": ["a", "b"]}]}, "must be all numbers or all names"),
         ({"curves": [CURVE], "y_scale": "cubic"}, "y_scale is 'cubic'; it must be 'linear' or 'log'"),
     ],
 )

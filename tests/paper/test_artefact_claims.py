@@ -211,12 +211,12 @@ def test_every_claim_has_figures_that_contradict_it() -> None:
     [
         ("fig4", 0, ["final", "a", 1], [60.0], "of the 3 seeds"),
         ("fig4", 2, ["final", "c", 1], [61.0, 62.0], "of the 3 seeds"),
-        ("fig5", 0, ["mean_ff"], [[1e-3], [2e-3], [3e-3]], "noise is unknown"),
+        ("fig5", 0, ["mean_ff"], [[1e-3], [2e-3], [3e-3]], "the noise between seeds is unknown"),
         ("fig5", 0, ["mean_ff", 2], [1.0e-3, 4e-3], "noise"),  # grows, but not beyond the seeds' noise
         ("fig5", 1, ["final", 2], [60.0, 61.0], "of the 3 seeds"),
         ("fig5", 1, ["final", 2], seeds(59.8), "against the ends"),
         ("fig6", 1, ["final", WITH], [60.0, 61.0], "of the 3 seeds"),
-        ("fig6", 1, ["final", WITH], seeds(50.3), "too large to tell"),
+        ("fig6", 1, ["final", WITH], seeds(50.3), "too large to judge"),
         ("fig7", 1, ["final", FILTER], [60.0], "of the 3 seeds"),
         ("table2", 0, ["final", "Bi-Real, one step"], [40.0], "of the 3 seeds"),
         ("table2", 1, ["final", "Bi-Real, filter"], [86.5], "of the 3 seeds"),

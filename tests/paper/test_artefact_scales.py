@@ -130,7 +130,7 @@ def test_exact_loop_sees_a_difference_where_there_is_one() -> None:
     other = exact.compared(filtered(1e-3), filtered(0.5))
     assert other["differ"] > 0
     assert other["first"] is not None
-    assert "signs differ" in exact.told(other)
+    assert "signs differ" in exact.describe(other)
 
 
 def test_session_makes_a_part_once(tmp_path: Path) -> None:
@@ -148,14 +148,14 @@ def test_cost_is_less_by_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
     session = Session(train.Placement(), tmp_path, tmp_path, show=False)
     configs = list(every("smoke").values())
     whole = cost.estimate(configs, session.cache, session.place)
-    assert (whole.runs, whole.there) == (len(configs), 0)
+    assert (whole.runs, whole.finished) == (len(configs), 0)
 
     def find(self: RunCache, job: Job) -> dict[str, Any] | None:
         return RESULT if job.payload["config"]["method"] == "filter" else None
 
     monkeypatch.setattr(RunCache, "find", find)
     part = cost.estimate(configs, session.cache, session.place)
-    assert part.there > 0
+    assert part.finished > 0
     assert 0 < part.seconds < whole.seconds
 
 

@@ -153,5 +153,5 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
     files["json"].write_text(json.dumps({"kind": KIND}))
     are_ours(files, KIND)
     files["json"].write_text("{}")
-    with pytest.raises(FileExistsError, match="in the way"):
+    with pytest.raises(FileExistsError, match="is not from an earlier call"):
         are_ours(files, KIND)

@@ -198,7 +198,7 @@ def test_the_comparison_has_curves_a_table_and_what_failed(html: str) -> None:
 def test_without_a_recorded_gradient_the_explorer_says_why(results: Path, html: str) -> None:
     found = read(results)
     without = build(Results(found.artefacts[1:], (), ()))
-    assert "No recorded gradient" in without
+    assert "None of these results has a recorded gradient" in without
     assert 'data-role="trace"' not in without
     assert 'data-role="trace"' in html
 

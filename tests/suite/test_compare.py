@@ -155,7 +155,7 @@ def test_page_tells_budget_failures_settings_and_what_was_changed(summary: dict[
     assert "a budget of 2 epochs; the recipe has 20" in page
     assert "latent-sgd, seed 1 failed: training has diverged" in page
     assert "alpha 0.003" in page
-    assert "changed here from alpha 0.001" in page
+    assert "changed from alpha 0.001" in page
     assert "1 epochs, binarize activations (real weight_decay 5e-06); 1 epochs, binarize both" in page
     assert "(picture.png)" in page
     for row in summary["methods"].values():

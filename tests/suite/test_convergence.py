@@ -15,6 +15,8 @@ def test_the_change_is_compared_with_the_noise_of_seeds() -> None:
     assert Convergence("filter", (90.0, 92.0), (91.0, 92.0)).converged
     assert not Convergence("filter", (90.0, 90.2), (92.0, 92.1)).converged
     assert Convergence("filter", (90.0, 90.0), (90.0, 90.0)).converged
+    verdicts = [Convergence("filter", (90.0, 90.2), (x, x)).verdict for x in (90.1, 89.0, 91.0)]
+    assert verdicts == ["yes", "yes, overfits", "no"]
     row = Convergence("filter", (90.0, 92.0), (93.0, 93.0))
     assert (row.change, round(row.noise, 4)) == (2.0, 1.4142)
 

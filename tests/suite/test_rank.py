@@ -88,7 +88,7 @@ def test_picture_and_page(tmp_path: Path) -> None:
         draw(document, "published", tmp_path / f"rank.{kind}")
     assert "mean rank over" in (tmp_path / "rank.svg").read_text()
     text = page({"published": document, "tuned": {**rank({}), "seeds": 3, "diverged": 0}}, "../results/suite")
-    assert "**Incomplete**; not ranked are tasks: t0." in text
+    assert "**Incomplete**. Not ranked: tasks: t0." in text
     assert "Runs that diverged: 2" in text
     assert "No ranking yet" in text
     assert "| a | 3.00 |" in text

@@ -171,7 +171,7 @@ def test_wrong_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_sigterm_keeps_what_is_done(tmp_path: Path) -> None:
-    """The process ends with 143 within a training; lines are whole, and the same command makes the rest."""
+    """The process ends with 143 within a training; lines are complete, and the same command runs the rest."""
     words = [sys.executable, "-m", "zerocross", *command(tmp_path, "--methods", "filter", "--seeds", "3")]
     path = tmp_path / "r" / "digits.jsonl"
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -181,7 +181,7 @@ def test_sigterm_keeps_what_is_done(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGTERM)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 143
-    assert "the same command continues" in said
+    assert "run the same command again to continue" in said
     assert 1 <= len(lines.read(path)) < 3
 
 

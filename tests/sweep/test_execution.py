@@ -1,4 +1,4 @@
-"""Where jobs are executed: what is asked for on the command line or in a file, and what is refused."""
+"""Where jobs run: options on the command line or in a file, and their errors."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_wrong_values_are_refused(values: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--partition", "gpu"], "--partition: for a cluster; add --cluster slurm"),
+        (["--partition", "gpu"], "--partition: only for a cluster; add --cluster slurm"),
         (["--cluster", "slurm", "--time", "soon"], "write minutes"),
         (["--cluster-file", "none.toml"], "No such file or directory: none.toml"),
     ],
@@ -115,7 +115,7 @@ def test_no_slurm_here_and_a_precision_to_settle_are_told(tmp_path: Path, monkey
     config = train.changed(train.RECIPES["digits"].config, {"precision": "auto"})
     with pytest.raises(ValueError, match=r"name it: --set precision=bf16"):
         run_all([config], train.Placement(), cache, slurm, show=False)
-    with pytest.raises(ValueError, match="there is no srun on this machine"):
+    with pytest.raises(ValueError, match="srun is not available on this machine"):
         run_all([train.changed(config, {"precision": "32"})], train.Placement(), cache, slurm, show=False)
 
 

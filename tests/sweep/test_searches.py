@@ -1,4 +1,4 @@
-"""Many searches: read where they are there already, gone on with where they were cut, the same in any process."""
+"""Many searches: finished ones are read from the cache, stopped ones resume, with the same result in any process."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_cut_search_goes_on_after_its_finished_trials(
     with monkeypatch.context() as patch:
         if killed:  # whoever is killed has no time to give its trial back
             patch.setattr(queue, "give_back", lambda *_: None)
-        with pytest.raises(Interrupted, match="with 0 of 2 searches finished; the same command continues") as cut:
+        with pytest.raises(Interrupted, match="with 0 of 2 searches finished; run the same command again") as cut:
             made(both, tmp_path)
     assert cut.value.exit_code == 143
     assert not list(tmp_path.glob("results/*"))
@@ -150,7 +150,7 @@ def test_a_cut_search_goes_on_after_its_finished_trials(
 
 def test_ctrl_c_is_told_as_such(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_at(monkeypatch, trained, TRIALS, KeyboardInterrupt())
-    with pytest.raises(Interrupted, match="with 1 of 2 searches finished; the same command continues") as cut:
+    with pytest.raises(Interrupted, match="with 1 of 2 searches finished; run the same command again") as cut:
         made([ONE, OTHER], tmp_path)
     assert cut.value.exit_code == 130
 
@@ -168,7 +168,7 @@ def test_damaged_file_is_named(trained: Trained, tmp_path: Path) -> None:
         values = copy.deepcopy(result)
         change(values)
         path.write_text(json.dumps(values))
-        with pytest.raises(ValueError, match=f"{path} is damaged: {said}; remove it to have this search made again"):
+        with pytest.raises(ValueError, match=f"{path} is damaged: {said}; remove the file to repeat this search"):
             made([ONE], tmp_path)
     path.write_text("{")
     with pytest.raises(ValueError, match=f"{path} is damaged"):

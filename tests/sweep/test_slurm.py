@@ -124,7 +124,7 @@ def test_a_cancelled_job_is_submitted_again_and_resumes(forks: Forks, cluster: C
     cluster.ask("scancel", runs.job(key))
     assert command.wait() == 0, command.said() + cluster.said()
     assert command.said().count("submitted 1 run to Slurm") == 1
-    assert "ended without a result; it is done again from its last save" in command.said()
+    assert "ended without a result; it resumes from its last checkpoint" in command.said()
     check_equal(tmp_path, tmp_path / "unbroken", 2)
     assert not list(tmp_path.glob("runs/by-hash/jobs/*"))
 
@@ -147,9 +147,9 @@ def test_eight_runs_through_everything_that_befalls_a_cluster(forks: Forks, clus
             cluster.ask("scancel", "--signal=USR2", number)
             until(lambda number=number: "Restarts=1" in cluster.ask("scontrol", "show", "job", number), timeout=300)
     cluster.stop("slurmctld")
-    until(lambda: "Slurm does not answer" in command.said(), timeout=120)
+    until(lambda: "Slurm does not respond" in command.said(), timeout=120)
     cluster.start_controller()
-    until(lambda: "Slurm answers again" in command.said(), timeout=300)
+    until(lambda: "Slurm responds again" in command.said(), timeout=300)
     command.kill(signal.SIGKILL)
     command.wait()
     again = forks.start(tmp_path, *compare(8), **cluster.environment)

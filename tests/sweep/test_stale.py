@@ -58,7 +58,7 @@ def test_a_result_of_another_revision_is_listed_and_not_served(
     said = capsys.readouterr().out
     assert "method revision 1, now 7" in said
     assert "1 of 2 results" in said
-    with pytest.raises(ValueError, match=r"1 results are of another revision: filter, seed 0"):
+    with pytest.raises(ValueError, match=r"1 results have another revision: filter, seed 0"):
         check_revisions([result, other])
     with pytest.raises(ValueError, match="zerocross runs --stale"):
         summarise([other, result])

@@ -1,4 +1,4 @@
-"""Many runs: read where they are there already, trained where not, and cut at any moment without a loss."""
+"""Many runs: finished ones are read from the cache, others trained, and stopping at any moment loses nothing."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def never(*words: object, **values: object) -> None:
     raise AssertionError("a run was begun")
 
 
-# ---- what is there is read
+# ---- finished runs are read
 
 
 def test_results_are_written_by_hash_and_folders_of_finished_runs_go(shelved: Path) -> None:
@@ -180,7 +180,7 @@ def spoil_score(text: str) -> str:
         (spoil_config, "the result of another config"),
         (spoil_field, "colour"),
         (spoil_parts, "it has no history"),
-        (spoil_score, "remove it to have this run made again"),
+        (spoil_score, "remove the file to repeat this run"),
     ],
 )
 def test_damaged_result_is_refused_by_name_before_anything_runs(
@@ -243,7 +243,7 @@ def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: P
         other.release()
 
     result = cached(tmp_path).finish(training(config, train.Placement()), show=False, say=other_finishes)
-    assert "another process is at this run" in said[0]
+    assert "another process is working on this run" in said[0]
     assert result == json.loads((shelved / "results" / f"{config.hash}.json").read_text(encoding="utf-8"))
     assert not (tmp_path / "work" / config.hash).exists()
 
@@ -263,7 +263,7 @@ def second_run_is_under_way(folder: Path) -> bool:
 def goes_on(forks: Forks, folder: Path) -> Command:
     command = forks.start(folder, *COMPARE)
     assert command.wait() == 0, command.said()
-    assert "2 runs: 1 in results/runs already, 1 to do" in command.said()
+    assert "2 runs: 1 finished in results/runs, 1 to do" in command.said()
     assert "epoch 1 of 3" not in command.said()  # which had been done
     assert "epoch 3 of 3" in command.said()
     return command
@@ -288,7 +288,7 @@ def test_stopped_comparison_saves_itself_and_says_how_to_go_on(
     assert command.wait() == 143
     last = command.said().strip().splitlines()[-1]
     assert last.startswith("zerocross: stopped after ")
-    assert last.endswith("checkpoint saved, with 1 of 2 runs finished; the same command continues from there")
+    assert last.endswith("checkpoint saved, with 1 of 2 runs finished; run the same command again to continue")
     goes_on(forks, tmp_path)
     assert results_in(tmp_path) == unbroken
 
@@ -298,7 +298,7 @@ def test_interrupt_outside_of_a_run_is_told_likewise(tmp_path: Path, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train, "begin", interrupted)
-    with pytest.raises(Interrupted, match="with 0 of 1 run finished; the same command continues") as stopped:
+    with pytest.raises(Interrupted, match="with 0 of 1 run finished; run the same command again") as stopped:
         runs([small()], tmp_path)
     assert stopped.value.exit_code == 130
 
@@ -339,7 +339,7 @@ def answered(folder: Path, **answer: Any) -> Handle:
     [
         ({"refused": "no such teacher"}, ValueError, "no such teacher"),
         ({"os_error": [28, "No space left on device"]}, OSError, "No space left"),
-        ({"broke": "KeyError: 'x'"}, RuntimeError, "broke:\nKeyError: 'x'"),
+        ({"broke": "KeyError: 'x'"}, RuntimeError, "raised:\nKeyError: 'x'"),
     ],
 )
 def test_errors_in_another_process_are_errors_here(
@@ -352,7 +352,7 @@ def test_errors_in_another_process_are_errors_here(
 def test_process_that_is_killed_again_and_again_is_a_failed_run(tmp_path: Path) -> None:
     handle = answered(tmp_path / "jobs")
     assert execute._outcome(handle, cached(tmp_path)) is None
-    assert execute._lost(handle).endswith("(killed, or out of memory?); it last said: KeyError: 'x'")
+    assert execute._lost(handle).endswith("(killed, or out of memory?); its last output: KeyError: 'x'")
     handle.tidy(keep_log=True)
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["7_0_log.out"]
 
@@ -370,7 +370,7 @@ def test_processes_end_with_their_parent_and_go_on_later(forks: Forks, tmp_path:
     assert command.wait() == (-number if number == signal.SIGKILL else 128 + number)
     until(lambda: not [pid for pid in pids if is_alive(pid)], timeout=120)
     if number != signal.SIGKILL:
-        assert "stopped and saved, with 0 of 2 runs finished; the same command continues" in command.said()
+        assert "stopped and saved, with 0 of 2 runs finished; run the same command again" in command.said()
     seen = {run.name: updates(run) for run in begun(tmp_path)}
     again = forks.start(tmp_path, *long, "--jobs", "2", OMP_NUM_THREADS="2")
     until(lambda: all(updates(run) > seen[run.name] + 5 for run in begun(tmp_path)))

@@ -49,7 +49,13 @@ SETS = {
 }
 
 
-def load(data_dir: str | Path | None = None, *, validate: bool = False, set: str = "ECG5000") -> Dataset:  # noqa: A002
+def load(
+    data_dir: str | Path | None = None,
+    *,
+    validate: bool = False,
+    set: str = "ECG5000",  # noqa: A002
+    train_size: int | None = None,
+) -> Dataset:
     """Load one set of the archive as series (1, length), each with mean 0 and standard deviation 1.
 
     The archive has normalised all of these sets but Crop, which is normalised here. Its labels, which begin at 1 or are
@@ -64,6 +70,8 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, set: str
         validate: train on 80 % of the training part and evaluate on the rest of it, stratified, always the same; the
             test file is not opened. A class with a single series has none to evaluate on.
         set: its name, one of `SETS`.
+        train_size: train on about so many of those series only, each class in proportion, always the same. None: all.
+            The evaluation part does not depend on it.
     """
     check_set(set)
     folder = required("ucr", data_dir, ucr_folder)
@@ -75,6 +83,14 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, set: str
         evaluation = read(folder, set, "TEST")
     unseen = not_in(map(bytes, evaluation[0]), map(bytes, x))
     dropped = len(evaluation[0]) - len(unseen)
+    if train_size is not None:
+        if not SETS[set].classes <= train_size < len(x):
+            raise ValueError(
+                f"train_size is {train_size}; {set} has {len(x):,} series to train on, so it must be at least its "
+                f"{SETS[set].classes} classes and below {len(x):,}; or leave it out to train on all"
+            )
+        kept = held_out(torch.from_numpy(y), 1 - train_size / len(x))[0].numpy()
+        x, y = x[kept], y[kept]
     return from_tensors(
         prepared(x, set),
         y,
@@ -86,6 +102,7 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, set: str
         std=(1.0,),
         evaluated_on="validation" if validate else "test",
         source=f"UCR archive 2018, {set}"
+        + (f", {len(x):,} training series" if train_size is not None else "")
         + (f", evaluated without {dropped:,} series that are trained on" if dropped else ""),
     )
 
