@@ -78,7 +78,7 @@ def test_strokes_become_digits(browser: Chromium, width: int, scheme: str, tmp_p
     assert "KB" in text(browser, "fact-size")
     assert "% are +1" in text(browser, "about")
     assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.complaints() == []
+    assert browser.errors_and_warnings() == []
     assert browser.requests() == []
     browser.picture(tmp_path / "page.png")
     shown = np.asarray(Image.open(tmp_path / "page.png").convert("L"), float)
@@ -101,7 +101,7 @@ def test_every_layer_of_every_network_can_be_shown(browser: Chromium):
             browser.run(f"(() => {{ const layer = document.getElementById('layer'); layer.value = '{layer}';"
                         "layer.dispatchEvent(new Event('change')); })()")  # fmt: skip
             assert "% are +1" in text(browser, "about")
-    assert browser.complaints() == []
+    assert browser.errors_and_warnings() == []
 
 
 def image_bytes(pixels: np.ndarray) -> bytes:
@@ -121,7 +121,7 @@ def test_images_can_be_dropped(browser: Chromium):
     assert text(browser, "answer") in browser.run("active.network.classes")
     drop_file(browser, "broken.png", b"no picture")
     assert "broken.png cannot be read as an image" in text(browser, "message")
-    assert browser.complaints() == []
+    assert browser.errors_and_warnings() == []
 
 
 def hold(browser: Chromium, kind: str) -> None:

@@ -120,22 +120,22 @@ def test_unknown_options_are_refused_by_name(row: Row):
 
 
 @pytest.mark.parametrize(
-    ("row", "wrong", "says"), [(row, *wrong) for row in OPTIMIZERS.values() for wrong in row.wrong]
+    ("row", "invalid", "message"), [(row, *invalid) for row in OPTIMIZERS.values() for invalid in row.invalid]
 )
-def test_values_out_of_range_are_refused(row: Row, wrong: dict, says: str):
-    with pytest.raises(ValueError, match=says):
-        row.build(make_params(), **wrong)
+def test_values_out_of_range_are_refused(row: Row, invalid: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        row.build(make_params(), **invalid)
 
 
 @every
 def test_common_arguments_are_checked(row: Row):
-    for wrong, says in (
+    for invalid, message in (
         ({"nonfinite": "warn"}, "nonfinite is 'warn'; it must be 'raise', 'skip' or 'ignore'"),
         ({"ff_every": 0}, "ff_every is 0"),
         ({"ff_every": 2.5}, "ff_every is 2.5"),
     ):
-        with pytest.raises(ValueError, match=says):
-            row.build(make_params(), **wrong)
+        with pytest.raises(ValueError, match=message):
+            row.build(make_params(), **invalid)
     with pytest.raises(TypeError, match="sets"):
         row.build([{"params": set(make_params())}])
     with pytest.raises(ValueError, match="empty"):

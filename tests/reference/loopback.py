@@ -1,4 +1,4 @@
-"""A small HTTP server on 127.0.0.1 that can misbehave: no ranges, wrong ranges, a connection that dies half-way."""
+"""A small HTTP server on 127.0.0.1 that can misbehave: no ranges, wrong ranges, broken connections."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """What the server gives, and what it was asked for."""
+    """The content and faults of the server, and the received requests."""
 
     content: bytes = b""
     status: int = 0
     ranges: bool = True
-    lie: int = 0  # start a continued answer that many bytes early
-    dies_after: int | None = None  # bytes of an answer before the connection is closed
+    lie: int = 0  # start a continued response that many bytes early
+    dies_after: int | None = None  # bytes of a response before the connection is closed
     says_length: bool = True
     address: str = ""
     asked: list[str | None] = field(default_factory=list)

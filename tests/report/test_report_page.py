@@ -1,4 +1,4 @@
-"""The page in a real browser: its numbers are those of zerocross.filters, its sliders work, and it can be read."""
+"""The page in a real browser: its numbers equal those of zerocross.filters, sliders work, and text is legible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(browser: Chromium, page: Path) -> Chromium:
 
 
 def in_javascript(browser: Chromium, filt: str, gradients: Sequence[float]) -> dict[str, Any]:
-    """All that the page computes of a filter; JSON has no infinity, which comes as a word."""
+    """Return all that the page computes for a filter; infinity, which JSON lacks, is a string."""
     return browser.run(f"""(() => {{
       const filt = {filt};
       const words = (value) => (typeof value === "number" && !Number.isFinite(value) ? String(value) : value);
@@ -69,21 +69,21 @@ def check_against_python(found: dict[str, Any], filt: zf.IIRFilter, gradients: n
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), OWN)
-def test_the_pages_filters_are_ours(shown: Chromium, alpha: float, gamma: float) -> None:
+def test_filters_of_the_page_equal_python(shown: Chromium, alpha: float, gamma: float) -> None:
     gradients = np.random.default_rng(1).normal(size=200)
     found = in_javascript(shown, f"filters.cascade(filters.ema({gamma}), filters.ema({alpha}))", gradients.tolist())
     check_against_python(found, zf.cascade(zf.ema(gamma), zf.ema(alpha)), gradients)
 
 
 @pytest.mark.parametrize(("lr", "momentum", "decay"), SGD)
-def test_the_pages_sgd_is_ours(shown: Chromium, lr: float, momentum: float, decay: float) -> None:
+def test_sgd_of_the_page_equals_python(shown: Chromium, lr: float, momentum: float, decay: float) -> None:
     gradients = np.random.default_rng(2).normal(size=200)
     found = in_javascript(shown, f"filters.fromSgd({lr}, {momentum}, {decay})", gradients.tolist())
     check_against_python(found, zf.from_sgd(lr, momentum, decay), gradients)
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), OWN)
-def test_the_pages_sgd_of_a_filter_is_ours(shown: Chromium, alpha: float, gamma: float) -> None:
+def test_sgd_of_a_filter_in_the_page_equals_python(shown: Chromium, alpha: float, gamma: float) -> None:
     found = shown.run(f"filters.toSgd({alpha}, {gamma}, 0.1)")
     sgd = zf.to_sgd(alpha, gamma, 0.1)
     assert (found["momentum"], found["weightDecay"]) == pytest.approx((sgd.momentum, sgd.weight_decay), rel=1e-9)
@@ -98,7 +98,7 @@ def test_an_output_of_exactly_zero_keeps_the_weight(shown: Chromium) -> None:
 
 
 def curve(browser: Chromium, role: str, name: str = "this filter") -> tuple[np.ndarray, np.ndarray]:
-    """A curve as it is drawn."""
+    """Return a curve as drawn."""
     found = browser.run(f"""(() => {{
       const drawn = document.querySelector('[data-role="{role}"]').data.find((each) => each.name === "{name}");
       return [Array.from(drawn.x), Array.from(drawn.y)];
@@ -126,7 +126,7 @@ def type_in(browser: Chromium, name: str, value: float) -> None:
     browser.settle()
 
 
-def test_what_is_drawn_is_the_filter_of_the_sliders(shown: Chromium) -> None:
+def test_the_drawn_filter_matches_the_sliders(shown: Chromium) -> None:
     choose(shown, "filter")
     type_in(shown, "alpha", 2e-3)
     type_in(shown, "gamma", 0.05)
@@ -145,7 +145,7 @@ def test_what_is_drawn_is_the_filter_of_the_sliders(shown: Chromium) -> None:
     np.testing.assert_allclose(single, zf.impulse_response(zf.ema(2e-3), ages.astype(int) - 1) / 2e-3, rtol=1e-6)
 
 
-def test_the_recorded_gradients_flips_are_drawn(shown: Chromium, results: Path) -> None:
+def test_flips_of_the_recorded_gradient_are_drawn(shown: Chromium, results: Path) -> None:
     gradients = json.loads((results / "fig2-reduced.json").read_text())["data"]["trace"]["gradients"]
     choose(shown, "filter")
     counts = []
@@ -178,7 +178,7 @@ def test_every_slider_moves_the_curve_by_keyboard(shown: Chromium, mode: str, na
     assert figure(shown, "window") != window
 
 
-def test_torchs_settings_and_the_filters_meet(shown: Chromium) -> None:
+def test_settings_of_torch_and_of_the_filter_are_converted(shown: Chromium) -> None:
     choose(shown, "sgd")
     for name, value in (("lr", 0.1), ("momentum", 0.9), ("weightDecay", 1e-4)):
         type_in(shown, name, value)
@@ -194,7 +194,7 @@ def test_torchs_settings_and_the_filters_meet(shown: Chromium) -> None:
     [((0.1, 0.9, 0.0), "every gradient is remembered"), ((1.0, 0.9, 0.1), "the poles are complex")],
     ids=["integrator", "complex"],
 )
-def test_filters_that_no_two_averages_are(shown: Chromium, settings: tuple[float, float, float], said: str) -> None:
+def test_filters_that_are_not_two_averages(shown: Chromium, settings: tuple[float, float, float], said: str) -> None:
     choose(shown, "sgd")
     for name, value in zip(("lr", "momentum", "weightDecay"), settings, strict=True):
         type_in(shown, name, value)
@@ -205,7 +205,7 @@ def test_filters_that_no_two_averages_are(shown: Chromium, settings: tuple[float
     assert math.isfinite(curve(shown, "frequency")[1].sum())
 
 
-def test_a_value_out_of_range_is_brought_into_it(shown: Chromium) -> None:
+def test_a_value_out_of_range_is_clamped(shown: Chromium) -> None:
     choose(shown, "filter")
     type_in(shown, "alpha", 7)
     assert shown.run("explorer.values.alpha") == 1
@@ -238,7 +238,7 @@ def test_a_legend_hides_its_curve(shown: Chromium) -> None:
     assert shown.run(drawn) == ["spread", "filter", "a <b>bold</b> name"]
 
 
-# Of every element with text of its own: contrast with what is behind it, size, and whether it is cut off at the right.
+# For every element with its own text: contrast with the background, size, and whether it is cut off at the right.
 _READABLE = """(() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
   const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -267,7 +267,7 @@ _READABLE = """(() => {
 
 
 @pytest.mark.parametrize(("width", "light"), WIDTHS_AND_LIGHTS)
-def test_the_page_can_be_read(shown: Chromium, width: int, light: str) -> None:
+def test_the_page_is_legible(shown: Chromium, width: int, light: str) -> None:
     shown.look(width, light)
     assert shown.run("document.documentElement.scrollWidth") <= width
     assert shown.run(_READABLE) == []
@@ -277,13 +277,13 @@ def test_the_page_can_be_read(shown: Chromium, width: int, light: str) -> None:
     assert len(widths) == 8
     assert all(200 < each <= width for each in widths)
     paper = shown.run("document.querySelector('.chart').layout.paper_bgcolor")
-    assert paper == {"light": "#ffffff", "dark": "#171b20"}[light]  # charts follow the reader's light
+    assert paper == {"light": "#ffffff", "dark": "#171b20"}[light]  # charts follow the colour scheme
 
 
-def test_nothing_complained_and_nothing_was_fetched(shown: Chromium) -> None:
-    """Since the page was opened: in this test at least, and in all before it."""
+def test_there_are_no_errors_and_no_requests(shown: Chromium) -> None:
+    """Since the page was opened: in this test, and in all tests before it."""
     choose(shown, "sgd")
     type_in(shown, "momentum", 0.5)
     shown.look(400, "dark")
-    assert shown.complaints() == []
+    assert shown.errors_and_warnings() == []
     assert shown.requests() == []

@@ -1,4 +1,4 @@
-"""A comparison: which runs it takes, what is read off them, and the table and picture that its JSON alone gives."""
+"""A comparison: its runs, the figures computed from them, and the table and picture drawn from its JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zerocross.train.config import Config, to_dict
 
 
 def made(config: Config, top1: list[float], flips: list[float], seconds: float = 10.0) -> dict[str, Any]:
-    """A result as a run would have it: accuracies by epoch, FF ratios by every tenth update."""
+    """Return a result in the form that a run writes: accuracies per epoch, FF ratios every tenth update."""
     stages = [number for number, stage in enumerate(config.stages) for _ in range(stage.epochs)]
     return {
         "hash": config.hash,
@@ -34,7 +34,7 @@ def made(config: Config, top1: list[float], flips: list[float], seconds: float =
 
 @pytest.fixture
 def summary() -> dict[str, Any]:
-    """Three seeds of the filter, one run in two stages, one method that failed, one that failed once."""
+    """Summarise three seeds of the filter, a run in two stages, a method that failed, and one that failed once."""
     all_runs = configs("digits", {"bop": 1, "filter": 3, "adambnn": 1, "latent-sgd": 2}, epochs=2)
     ended = []
     for config in all_runs:
@@ -49,10 +49,10 @@ def summary() -> dict[str, Any]:
     return summarise(ended, command="zerocross compare ...")
 
 
-# ---- which runs
+# ---- runs
 
 
-def test_all_methods_are_seen_before_the_second_seed_of_any() -> None:
+def test_the_first_seed_of_all_methods_comes_first() -> None:
     order = [(each.method, each.seed) for each in configs("digits", {"filter": 3, "bop": 1, "ir-net": 2})]
     assert order == [("filter", 0), ("bop", 0), ("ir-net", 0), ("filter", 1), ("ir-net", 1), ("filter", 2)]
 
@@ -62,14 +62,14 @@ def test_all_runs_have_one_budget_and_each_method_its_own_settings() -> None:
     assert {sum(stage.epochs for stage in run.stages) for run in runs} == {6}
     assert all(run.model.options == {"width": 4} for run in runs)
     by_method = {run.method: run for run in runs}
-    assert by_method["filter"].optimizer["alpha"] == 3e-3  # the recipe's, whose own method it is
+    assert by_method["filter"].optimizer["alpha"] == 3e-3  # that of the recipe, whose own method it is
     assert by_method["bop"].real.name == "adam"
     assert [stage.binarize for stage in by_method["adambnn"].stages] == ["activations", "both"]
     for name in set(METHODS) - {"filter"}:
         assert by_method[name].optimizer == dict(METHODS[name].hyperparameters)
 
 
-def test_two_steps_take_the_methods_that_can() -> None:
+def test_two_steps_include_the_methods_that_support_them() -> None:
     able = two_step_methods("digits")
     assert {"filter", "latent-sgd", "recu"} <= set(able)
     assert not {"bop", "adambnn"} & set(able)
@@ -88,14 +88,12 @@ def test_two_steps_take_the_methods_that_can() -> None:
         ({"filter": 1}, {"changes": {"seed": "3"}}, "--seeds"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused_by_method(
-    methods: dict[str, int], options: dict[str, Any], said: str
-) -> None:
+def test_incomparable_methods_are_refused_by_name(methods: dict[str, int], options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         configs("digits", methods, **options)
 
 
-# ---- what is read off them
+# ---- figures
 
 
 def test_rows_are_sorted_by_mean_with_failures_last(summary: dict[str, Any]) -> None:
@@ -134,7 +132,7 @@ def test_long_curves_become_means_of_blocks() -> None:
     assert curve["mean"] == pytest.approx([0.05] * 100)
 
 
-def test_runs_without_flips_have_no_curve_of_them() -> None:
+def test_runs_without_flips_have_no_flip_curve() -> None:
     (config,) = configs("digits", {"filter": 1}, epochs=1)
     assert summarise([made(config, [50.0], [])])["methods"]["filter"]["ff_ratio"] is None
 
@@ -149,7 +147,7 @@ def test_table_has_mean_spread_and_number(summary: dict[str, Any]) -> None:
     assert by_method["bop"] == ["failed", "-", "3", "-"]
 
 
-def test_page_tells_budget_failures_settings_and_what_was_changed(summary: dict[str, Any]) -> None:
+def test_page_shows_budget_failures_settings_and_changes(summary: dict[str, Any]) -> None:
     page = compare_text.markdown(json.loads(json.dumps(summary)), "picture.png")
     assert "| filter | 91.00 ± 1.00 (3) | 2.0e-01 | 3 | 20 s |" in page
     assert "a budget of 2 epochs; the recipe has 20" in page
@@ -163,7 +161,7 @@ def test_page_tells_budget_failures_settings_and_what_was_changed(summary: dict[
         assert row["settings"] in page
 
 
-def test_picture_is_drawn_from_json_alone(summary: dict[str, Any], tmp_path: Path) -> None:
+def test_picture_is_drawn_from_the_json_only(summary: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     compare_picture.draw(path, json.loads(json.dumps(summary)))
     with Image.open(path) as picture:

@@ -31,7 +31,7 @@ def test_runs_are_of_both_lengths_on_held_out_data() -> None:
         runs(task, 1)
 
 
-def test_rows_are_of_methods_whose_runs_are_all_there() -> None:
+def test_rows_are_of_methods_with_complete_runs() -> None:
     def find(run: SuiteRun) -> dict[str, Any] | None:
         if run.method == "real" and run.config.seed == 2:
             return None

@@ -12,7 +12,7 @@ from zerocross.suite.rank_output import draw, page
 
 
 def made(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
-    """b is 5 points above a, everywhere; c is as good as b, by turns; the twin is 10 above a."""
+    """Return a table in which b is 5 points above a, c equals b on average, and the twin is 10 above a."""
     random = np.random.default_rng(0)
     scores = {}
     for number in range(tasks):
@@ -23,7 +23,7 @@ def made(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
     return scores
 
 
-def test_holm_by_hand() -> None:
+def test_holm() -> None:
     """Holm (1979): 4 p1, 3 p2, ... in order, never falling, at most 1."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.6]) == [1.0, 1.0]

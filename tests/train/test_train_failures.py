@@ -1,4 +1,4 @@
-"""A full disk, missing data, a diverged loss, damaged checkpoints: one clear line, and what was good is kept."""
+"""Full disks, missing data, diverged losses, damaged checkpoints: a one-line error, and valid files are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forks import SMALL, Forks, bits
 from zerocross.cli import app
 from zerocross.train import checkpoint
 
-# After three checkpoints the disk is full.
+# After three checkpoints, the disk is full.
 FULL_LATER = """
 import errno, os
 sync, count = os.fsync, 0
@@ -36,7 +36,7 @@ def whole_checkpoints(run: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def cut(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that a full disk ended in its second epoch, in a folder with what it said."""
+    """Return a run that a full disk ended in its second epoch, in a folder with its output."""
     folder = tmp_path_factory.mktemp("cut")
     command = forks.start(folder, "train", *SMALL, "--out", "run", patch=FULL_LATER)
     assert command.wait() == 1
@@ -44,7 +44,7 @@ def cut(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_full_disk_keeps_the_last_checkpoints_and_says_so(cut: Path) -> None:
+def test_full_disk_is_reported_and_keeps_the_last_checkpoints(cut: Path) -> None:
     last = (cut / "said.txt").read_text(encoding="utf-8").strip().splitlines()[-1]
     assert last.startswith("zerocross: No space left on device: the run cannot write to run; ")
     assert last.endswith("resume with: zerocross train --resume run")
@@ -54,7 +54,7 @@ def test_full_disk_keeps_the_last_checkpoints_and_says_so(cut: Path) -> None:
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 90 kB: room for a run's beginning."""
+    """Mount a file system of 90 kB: enough for the start of a run."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=90k", "none", str(disk)]
@@ -68,7 +68,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_disk_that_really_is_full(forks: Forks, tmp_path: Path, tiny_disk: Path) -> None:
+def test_a_really_full_disk(forks: Forks, tmp_path: Path, tiny_disk: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--set", "model.options.width=6", "--out", "disk/run")
     assert command.wait() == 1
     assert "No space left on device" in command.said()
@@ -77,7 +77,7 @@ def test_disk_that_really_is_full(forks: Forks, tmp_path: Path, tiny_disk: Path)
     whole_checkpoints(tiny_disk / "run")
 
 
-def test_missing_data_is_refused_before_a_folder_is_made(
+def test_missing_data_are_reported_before_a_folder_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,7 +112,7 @@ def test_diverged_loss_keeps_the_last_good_checkpoint(forks: Forks, tmp_path: Pa
     assert whole_checkpoints(tmp_path / "run") == ["00-00000-0000004.pt"]
 
 
-def test_two_processes_tell_of_divergence_once(forks: Forks, tmp_path: Path) -> None:
+def test_two_processes_report_divergence_once(forks: Forks, tmp_path: Path) -> None:
     first, second = forks.start_two(
         tmp_path, "train", *SMALL, "--method", "torch-sgd", "--set", "real.lr=1e30", "--out", "run"
     )
@@ -138,7 +138,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["flipped", "truncated", "empty", "another"])
-def test_damaged_checkpoint_is_named_and_the_one_before_read(cut: Path, tmp_path: Path, how: str) -> None:
+def test_damaged_checkpoint_is_named_and_the_previous_one_read(cut: Path, tmp_path: Path, how: str) -> None:
     folder = shutil.copytree(cut / "run" / "checkpoints", tmp_path / "checkpoints")
     before, last = checkpoint.paths(folder)
     damage(last, how)
@@ -170,7 +170,7 @@ pathlib.Path.read_bytes = fail
         ("MemoryError", "out of memory; "),
     ],
 )
-def test_error_that_proves_no_damage_stops_the_run_and_loses_nothing(
+def test_other_read_errors_stop_the_run_and_lose_nothing(
     forks: Forks, cut: Path, tmp_path: Path, error: str, said: str
 ) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
@@ -191,7 +191,7 @@ pathlib.Path.mkdir = read_only
 """
 
 
-def test_read_only_folder_is_one_line(forks: Forks, tmp_path: Path) -> None:
+def test_read_only_folder_gives_a_one_line_error(forks: Forks, tmp_path: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=READ_ONLY)
     assert command.wait() == 1
     assert command.said() == "zerocross: Read-only file system: the run cannot write to run\n"
@@ -205,13 +205,15 @@ HybridOptimizer.step = step
 """
 
 
-def test_error_of_a_step_on_finite_values_is_not_divergence(forks: Forks, tmp_path: Path) -> None:
+def test_an_error_with_finite_values_is_not_divergence(forks: Forks, tmp_path: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=REFUSED_STEP)
     assert command.wait() == 2
     assert command.said() == "zerocross: this optimizer needs a closure\n"
 
 
-def test_run_goes_on_from_before_a_damaged_checkpoint(forks: Forks, cut: Path, tmp_path: Path, unbroken: Path) -> None:
+def test_run_resumes_from_the_checkpoint_before_a_damaged_one(
+    forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
+) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
     last = checkpoint.paths(run / "checkpoints")[-1]
     damage(last, "flipped")
@@ -224,7 +226,7 @@ def test_run_goes_on_from_before_a_damaged_checkpoint(forks: Forks, cut: Path, t
     assert bits(run) == bits(unbroken)
 
 
-def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
+def test_a_run_with_two_damaged_checkpoints_starts_again(
     forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
 ) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
@@ -233,7 +235,7 @@ def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
     command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 6", "count > 2"))
     assert command.wait() == 1
     assert command.said().count("; starting from scratch") == 2
-    assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates are set aside
+    assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates have been renamed
     assert len(list(run.glob("checkpoints/*.damaged"))) == 2
     command = forks.start(tmp_path, "train", "--resume", "run")
     assert command.wait() == 0, command.said()
