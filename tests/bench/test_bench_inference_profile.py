@@ -30,9 +30,8 @@ def test_every_step_of_a_network_is_listed(real: str, kind: StepKind, monkeypatc
     assert found.limit_seconds == pytest.approx(sum(step.reached * step.seconds for step in found.steps))
     assert all(step.seconds > 0 and step.memory > 0 for step in found.steps)
     stem = next(step for step in found.steps if step.kind is kind)
-    products, rate = (
-        (32 * 64 * 9, 50.0) if real == "float32" else (32 * 64 * 12, 200.0)
-    )  # bytes are padded to multiples of four
+    # Bytes are padded to multiples of four.
+    products, rate = (32 * 64 * 9, 50.0) if real == "float32" else (32 * 64 * 12, 200.0)
     assert stem.port == pytest.approx(products / rate / 1e9)
 
 

@@ -56,9 +56,8 @@ def test_any_rate_becomes_8_khz(tmp_path: Path, rate: int) -> None:
     seconds = 0.6
     clip = audiomnist.read_clip(write_wave(tmp_path / "a.wav", tone(int(seconds * rate), rate), rate=rate))
     assert len(clip) == -(-int(seconds * rate) * 8000 // rate)
-    np.testing.assert_allclose(
-        clip, tone(len(clip), 8000), atol=40
-    )  # of 8,000: the ends differ by a fraction of a sample
+    # Of 8,000: the ends differ by a fraction of a sample.
+    np.testing.assert_allclose(clip, tone(len(clip), 8000), atol=40)
 
 
 def test_resampling_follows_the_recipe() -> None:

@@ -83,6 +83,5 @@ def test_lighting_has_the_covariance_of_the_principal_components() -> None:
     expected = vectors @ torch.diag((0.1 * values) ** 2) @ vectors.T
     assert float(offsets.mean(0).abs().max()) < 1e-4
     torch.testing.assert_close(offsets.T.cov(), expected, rtol=0.02, atol=2e-7)
-    torch.testing.assert_close(
-        vectors @ vectors.T, torch.eye(3).double(), rtol=0, atol=1e-3
-    )  # detects mistyped constants
+    # Detects mistyped constants.
+    torch.testing.assert_close(vectors @ vectors.T, torch.eye(3).double(), rtol=0, atol=1e-3)

@@ -69,9 +69,8 @@ def test_order_and_draws_depend_on_seed_epoch_rank_and_batch() -> None:
     targets = {tuple(torch.cat([y for _, y in make(seed=s).epoch(e)]).tolist()) for s in (1, 2) for e in (0, 1)}
     assert len(targets) == 4
     ranks = [collected(make(rank=r, world_size=2)) for r in (0, 1)]
-    draws = {
-        x.numpy().tobytes() for part in ranks for x, _ in part
-    }  # all images are equal: only the random draws differ
+    # All images are equal: only the random draws differ.
+    draws = {x.numpy().tobytes() for part in ranks for x, _ in part}
     assert len(draws) == 8
 
 

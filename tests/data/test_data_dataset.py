@@ -75,9 +75,8 @@ def test_a_held_out_part_has_its_share_of_each_class(labels: list[int], share: f
     assert torch.equal(torch.cat([kept, held]).sort().values, torch.arange(len(labels)))
     for label in set(labels):
         members = labels.count(label)
-        expected = (
-            max(1, round(share * members)) if members > 1 else 0
-        )  # the only sample of a class is kept for training
+        # The only sample of a class is kept for training.
+        expected = max(1, round(share * members)) if members > 1 else 0
         assert int((targets[held] == label).sum()) == expected
     assert all(torch.equal(a, b) for a, b in zip((kept, held), held_out(targets, share), strict=True))
 

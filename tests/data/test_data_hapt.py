@@ -43,9 +43,8 @@ def test_windows_lie_inside_the_segments(
     expected = [both[1][10:138].T, both[2][0:128].T, both[2][64:192].T]
     np.testing.assert_array_equal(dataset.train.inputs.numpy(), np.stack(expected))
     assert dataset.train.targets.tolist() == [4, 0, 0]
-    np.testing.assert_array_equal(
-        dataset.evaluation.inputs.numpy(), both[3][5:133].T[None]
-    )  # user 2 is in the test part
+    # User 2 is in the test part.
+    np.testing.assert_array_equal(dataset.evaluation.inputs.numpy(), both[3][5:133].T[None])
     assert dataset.evaluation.targets.tolist() == [11]
     assert (dataset.input_size, dataset.num_classes, len(dataset.mean)) == ((6, 128), 12, 6)
 

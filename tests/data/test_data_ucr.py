@@ -147,6 +147,5 @@ def test_real_sets(real_data: Path, name: str) -> None:
     inputs = dataset.evaluation.inputs.double()  # type: ignore[attr-defined]
     assert float(inputs.mean(2).abs().max()) < 1e-4
     spread = inputs.std(2, unbiased=True)
-    assert (
-        float(((spread - 1).abs() * (spread > 0)).max()) < 0.03
-    )  # population or sample standard deviation, depending on the dataset
+    # Population or sample standard deviation, depending on the dataset.
+    assert float(((spread - 1).abs() * (spread > 0)).max()) < 0.03

@@ -79,6 +79,5 @@ def test_small_networks_fit_on_a_microcontroller(make, cc: str):
     sizes = measure(model, cc)
     assert sizes.code + sizes.constants + sizes.memory > 10_000  # the object file contains the network
     assert sizes.code + sizes.constants <= FLASH
-    assert (
-        sizes.memory + 4 * (model.inputs + model.outputs) + 1024 <= RAM
-    )  # including the caller's arrays and the stack
+    # Including the caller's arrays and the stack.
+    assert sizes.memory + 4 * (model.inputs + model.outputs) + 1024 <= RAM

@@ -203,9 +203,8 @@ def test_the_trace_shows_every_stored_value(tmp_path: Path):
     x = np.random.default_rng(3).standard_normal((1, *graph.input_size)).astype(np.float32)
     data = subprocess.run([tmp_path / "all"], input=x.tobytes(), capture_output=True, check=True).stdout
     values, first, bits = Case(graph, x).wanted, 0, 0
-    complete = {
-        stored.value: number for number, stored in enumerate(model.stored)
-    }  # concatenations are stored in parts
+    # Concatenations are stored in parts.
+    complete = {stored.value: number for number, stored in enumerate(model.stored)}
     for number, stored in enumerate(model.stored):
         count = _elements(stored.kind, stored.size) * (1 if stored.kind == "bits" else 4)
         part, first = data[first : first + count], first + count

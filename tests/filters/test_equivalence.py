@@ -24,9 +24,8 @@ from zerocross.filters import (
     to_sgd,
 )
 
-exact = settings(
-    deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)  # a busy machine must not fail the test
+# A busy machine must not fail the test.
+exact = settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 STEPS, WEIGHTS = 500, 6
 GRADIENTS = np.random.default_rng(0).standard_normal((STEPS, WEIGHTS)) + 0.05
 STARTS = np.random.default_rng(1).standard_normal(WEIGHTS)

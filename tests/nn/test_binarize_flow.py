@@ -98,9 +98,8 @@ def test_a_guessed_order_warns_unless_an_example_is_given():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         told = binarize(Tokens(), example=torch.randint(0, 9, (2, 5))).report
-        binarize(
-            nn.Sequential(nn.Linear(4, 4), nn.Linear(7, 4), nn.Linear(4, 4))
-        )  # cannot be run, but the order is certain
+        # Cannot be run, but the order is certain.
+        binarize(nn.Sequential(nn.Linear(4, 4), nn.Linear(7, 4), nn.Linear(4, 4)))
     assert outcomes(guessed) == outcomes(told)
 
 

@@ -143,9 +143,8 @@ def test_real_weights_are_not_latent_weights():
         with pytest.raises(ValueError, match=r"was given real weights: head.weight; their layers do not take signs"):
             HybridOptimizer(optimizer([*binary, real[1]]), adam([real[0], *no_decay]), model)
     plain = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3))
-    HybridOptimizer(
-        GradientFilter([plain[0].weight]), adam(plain[1].parameters()), plain
-    )  # this makes the weight binary
+    # This makes the weight binary.
+    HybridOptimizer(GradientFilter([plain[0].weight]), adam(plain[1].parameters()), plain)
 
 
 def test_groups_cannot_be_added_later():

@@ -60,9 +60,8 @@ def test_zeros_are_drawn_once_and_depend_only_on_the_seed(row: Row):
     assert not torch.equal(signs, drawn(4))
     pair = [nn.Parameter(torch.zeros(10, 100)), nn.Parameter(torch.zeros(10, 100))]
     row.build(pair)
-    assert (
-        0.4 < float((pair[0] == pair[1]).float().mean()) < 0.6
-    )  # two layers of the same shape are drawn independently
+    # Two layers of the same shape are drawn independently.
+    assert 0.4 < float((pair[0] == pair[1]).float().mean()) < 0.6
 
 
 def test_a_zero_is_not_drawn_again():

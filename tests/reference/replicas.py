@@ -21,9 +21,8 @@ def work(rank: int, folder: str, ranks: int, control: Literal["open", "closed", 
     torch.manual_seed(100 + rank)  # ranks draw differently, as for augmentation
     model = nn.Sequential(nn.Linear(6, 8), BinaryLinear(8, 8), nn.Tanh(), BinaryLinear(8, 8), nn.Linear(8, 3))
     for name, p in model.named_parameters():
-        torch.nn.init.constant_(
-            p, 0.0 if name == "1.weight" else 0.5
-        )  # zeros, whose signs are drawn identically on both
+        # Zeros, whose signs are drawn identically on both.
+        torch.nn.init.constant_(p, 0.0 if name == "1.weight" else 0.5)
         if name == "3.weight":
             p.data[:, ::2] = -1.0
     network = DistributedDataParallel(model)

@@ -112,9 +112,8 @@ def test_clips_of_every_sample_width_are_read_as_in_evaluation(tmp_path: Path, w
 
 
 def test_waves_are_scaled_as_in_evaluation(tmp_path: Path):
-    signal = (np.random.default_rng(0).normal(size=8000) * 3000).astype(
-        np.int16
-    )  # a whole second, so that no padding is needed
+    # A whole second, so that no padding is needed.
+    signal = (np.random.default_rng(0).normal(size=8000) * 3000).astype(np.int16)
     path = saved_wave(tmp_path / "clip.wav", signal, 8000)
     recipe = Preprocessing("wave", audio=Audio(8000, 8000))
     np.testing.assert_array_equal(read_input(path, recipe, (8000,)), sound.scaled([signal], [0]))

@@ -137,9 +137,8 @@ def test_numbers_that_cannot_be_quantized(number: float, wanted: str):
     x[1, 0, 2, 3] = number
     y = Model(graph)(x)
     bias = graph.tensors[graph.nodes[-1].tensors["bias"]]
-    np.testing.assert_array_equal(
-        y[0], np.broadcast_to(bias[:, None, None], y[0].shape)
-    )  # the other image is unaffected
+    # The other image is unaffected.
+    np.testing.assert_array_equal(y[0], np.broadcast_to(bias[:, None, None], y[0].shape))
     if wanted == "nan":
         assert np.isnan(y[1]).all()
     else:

@@ -217,9 +217,8 @@ def test_large_requests_are_refused_with_and_without_content_length(server: Serv
 def test_slow_uploads_are_ended(server: Server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as line:
         line.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 100\r\n\r\nabc")
-        answer = b"".join(
-            iter(lambda: line.recv(10_000), b"")
-        )  # head and body may arrive separately; the server closes the connection
+        # Head and body may arrive separately; the server closes the connection.
+        answer = b"".join(iter(lambda: line.recv(10_000), b""))
     assert answer.startswith(b"HTTP/1.1 504 ")
     assert b"took longer than 2 s" in answer
     assert server.ask("GET", "/health")[0] == 200

@@ -23,10 +23,8 @@ from zerocross.optim.ovsw import scaled_up
 
 GOLDEN = [name for name, method in METHODS.items() if method.golden is not None]
 SHAPES = {"conv8x4x3x3": (8, 4, 3, 3), "linear10x20": (10, 20)}
-ADABIN = {
-    "distance": "alpha_a",
-    "centre": "beta_a",
-}  # our names of the parameters of its activation, and the published ones
+# Our names of the parameters of its activation, and the published ones.
+ADABIN = {"distance": "alpha_a", "centre": "beta_a"}
 BAYESBINN = {"lr": "lr", "temperature": "temperature", "train_size": "train_set_size", "start": "lambda_init"}
 LAYER_ONLY = ["ovsw"]  # files with whole layers, and no binary weights
 TRACED = ["torch-sgd", "adambnn", "binarynet", "xnor-net"]
@@ -114,9 +112,8 @@ def test_activations_and_gradients_equal_the_published_ones(name: str) -> None:
         assert np.array_equal(out.detach().numpy(), numbers[point + "binary_act"])
         assert x.grad is not None
         ours, theirs = (grad * (x.detach().abs() != 1) for grad in (x.grad, torch.tensor(numbers[point + "grad_x"])))
-        close(
-            ours, theirs.numpy()
-        )  # at exactly 1, published clips differ: XNOR-Net's gradient is 0, BinaryNet's is not
+        # At exactly 1, published clips differ: XNOR-Net's gradient is 0, BinaryNet's is not.
+        close(ours, theirs.numpy())
         for key, value in sign.named_parameters():
             close(value.grad, numbers[f"{prefix}grad_{ADABIN[key]}"])
         assert torch.equal(sign.eval()(x), out)  # standardisation, which is used only in training, changes no sign

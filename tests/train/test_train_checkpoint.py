@@ -217,9 +217,8 @@ def test_tensorboard_events_on_request(tmp_path: Path) -> None:
     seen = {**record.seen(2), "bytes": 0}
     record.close()
     again = Record(tmp_path, seen, tensorboard=True)
-    again.write(
-        "train", update=2, loss=0.25, ff_ratio=0.5
-    )  # written again after a resume: it replaces the earlier entry
+    # Written again after a resume: it replaces the earlier entry.
+    again.write("train", update=2, loss=0.25, ff_ratio=0.5)
     again.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert events.Tags()["scalars"] == ["train/loss", "train/ff_ratio"]

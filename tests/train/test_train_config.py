@@ -27,9 +27,8 @@ from zerocross.train import (
 from zerocross.train.config import resolved
 from zerocross.train.recipes import RECIPES, get
 
-unhurried = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # a busy machine must not fail the test
+# A busy machine must not fail the test.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 positive = st.floats(1e-8, 1e3)
 options = st.dictionaries(
     st.text("abc_", min_size=1), st.one_of(st.integers(), st.booleans(), st.none(), st.text()), max_size=3

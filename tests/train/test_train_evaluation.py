@@ -27,9 +27,8 @@ class FixedLogits(nn.Module):
         rows = self.logits[self.place : self.place + len(x)]
         self.place += len(x)
         self.sizes.append(len(x))
-        return torch.cat(
-            [rows, torch.full((len(x) - len(rows), rows.shape[1]), 1e9)]
-        )  # confident predictions for padding
+        # Confident predictions for padding.
+        return torch.cat([rows, torch.full((len(x) - len(rows), rows.shape[1]), 1e9)])
 
 
 def of(targets: Tensor, classes: int = 10) -> Dataset:
@@ -44,11 +43,8 @@ def test_figures_equal_naive_ones_and_padding_is_not_counted() -> None:
     logits, targets = torch.randn(23, 10, generator=draw), torch.randint(0, 10, (23,), generator=draw)
     model = FixedLogits(logits)
     scores = train.evaluate(model, of(targets).eval_batches(8))
-    assert model.sizes == [
-        8,
-        8,
-        8,
-    ]  # 23 = 8 + 8 + 7: the last batch is padded to the shape of the others, for compiled networks
+    # 23 = 8 + 8 + 7: the last batch is padded to the shape of the others, for compiled networks.
+    assert model.sizes == [8, 8, 8]
     order = logits.argsort(dim=1, descending=True)
     top1 = sum(int(order[i, 0]) == int(targets[i]) for i in range(23))
     top5 = sum(int(targets[i]) in order[i, :5].tolist() for i in range(23))

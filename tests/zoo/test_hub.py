@@ -76,9 +76,8 @@ def test_a_pushed_network_can_be_loaded(run: Path, tmp_path: Path, server: Hub):
     assert packed.classes == tuple("0123456789")
 
     before, size = len(server.requests), len(files["model.zcb"])
-    hub.push(
-        run, "someone/digits", token=TOKEN, endpoint=server.address, real="int8"
-    )  # again, to the existing repository
+    # Again, to the existing repository.
+    hub.push(run, "someone/digits", token=TOKEN, endpoint=server.address, real="int8")
     assert len(server.repos["someone/digits"]["model.zcb"]) < size
     assert len(server.messages) == 2
     assert len(server.requests) - before < 10

@@ -14,12 +14,8 @@ from numba.extending import intrinsic
 from zerocross.runtime.bits import BitMatrix
 from zerocross.runtime.kernels import vector_ir as v
 
-SHAPES = (
-    (3136, 64, 576),
-    (784, 128, 1152),
-    (196, 256, 2304),
-    (196, 512, 4608),
-)  # (pixels, outputs, bits) of typical layers
+# (pixels, outputs, bits) of typical layers.
+SHAPES = ((3136, 64, 576), (784, 128, 1152), (196, 256, 2304), (196, 512, 4608))
 _REGISTERS = 12  # independent running counts: enough to hide the latency of each addition
 _TURNS = 20_000
 

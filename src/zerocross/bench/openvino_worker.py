@@ -156,9 +156,8 @@ class Translation:
     def _binary_conv2d(self, x: Any, shape: Any, weight: Any, pad_value: int = 0, **window: Any) -> Any:
         if window.pop("groups", 1) != 1 or pad_value != 0:
             raise ValueError("a grouped binary convolution, or one padded by 1, cannot be translated to OpenVINO")
-        bits = self._ov.Tensor(
-            weight, self._ov.Shape(shape), self._ov.Type.u1
-        )  # eight weights per byte, lowest bit first
+        # Eight weights per byte, lowest bit first.
+        bits = self._ov.Tensor(weight, self._ov.Shape(shape), self._ov.Type.u1)
         return self._ops.binary_convolution(x, self._ov.op.Constant(bits), *_window(window), "xnor-popcount", 0.0)
 
     def _linear(self, x: Any, shape: Any, weight: Any, bias: Any = None) -> Any:

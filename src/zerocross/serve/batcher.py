@@ -57,9 +57,8 @@ class Batcher:
             if first is None:
                 return
             batch, carried, last = self._gathered(first)
-            await self._compute(
-                [request for request in batch if not request[1].done()]
-            )  # a client may have disconnected
+            # A client may have disconnected.
+            await self._compute([request for request in batch if not request[1].done()])
             if last:
                 return
 
