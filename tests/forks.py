@@ -32,7 +32,7 @@ class Command:
         code = self.forks.ask(wait=self.pid, timeout=timeout)
         if code is None:
             self.kill(signal.SIGKILL)
-            raise TimeoutError(f"still running after {timeout} s; it said: {self.said()}")
+            raise TimeoutError(f"still running after {timeout} s; it said: {self.output()}")
         return code
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -41,7 +41,7 @@ class Command:
     def is_running(self) -> bool:
         return self.forks.ask(wait=self.pid, timeout=0.0) is None
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.output.read_text(encoding="utf-8")
 
 

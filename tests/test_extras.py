@@ -84,14 +84,14 @@ def test_extras_contain_the_documented_packages() -> None:
     extras: dict[str, list[str]] = project["optional-dependencies"]
 
     def brought(extra: str) -> set[str]:
-        found: set[str] = set()
+        result: set[str] = set()
         for line in extras[extra]:
             name, bracket, inner = line.partition("[")
             if name == "zerocross" and bracket:
-                found |= {each for other in inner.rstrip("]").split(",") for each in brought(other)}
+                result |= {each for other in inner.rstrip("]").split(",") for each in brought(other)}
             else:
-                found.add(line.partition(">")[0].partition("[")[0])
-        return found
+                result.add(line.partition(">")[0].partition("[")[0])
+        return result
 
     packages = {"lightning_fabric": "lightning-fabric", "sklearn": "scikit-learn", "PIL": "pillow",
                 "llvmlite": "numba", "gpytorch": "botorch", "optuna_integration": "optuna-integration",

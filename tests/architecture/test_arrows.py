@@ -54,14 +54,14 @@ def part(path: Path) -> str:
 
 def imports(path: Path) -> list[str]:
     """Return the dotted names that a file imports anywhere, including imports for type checking."""
-    found = []
+    results = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            results += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            results += [f"{node.module}.{alias.name}" for alias in node.names]
+    return results
 
 
 def test_every_part_has_a_row() -> None:

@@ -86,10 +86,10 @@ def test_the_worker_receives_the_layers_and_the_parameters(fake):
 
 
 def test_layers_are_listed_in_order_with_their_shapes():
-    found = layers(models.create("birealnet20").eval(), SIZE)
-    assert found[0] == [False, 3, 16, 3, 1, 32]
-    assert found[7] == [True, 16, 32, 3, 2, 16]  # the first of the second group
-    assert found[-1] == [False, 64, 10, 1, 1, 1]
+    result = layers(models.create("birealnet20").eval(), SIZE)
+    assert result[0] == [False, 3, 16, 3, 1, 32]
+    assert result[7] == [True, 16, 32, 3, 2, 16]  # the first of the second group
+    assert result[-1] == [False, 64, 10, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_the_command_refuses_a_python_that_does_not_exist_or_lacks_larq(capsys: 
     assert run(["bench", "inference", "--quick", "--lce", "/nowhere/bin/python"]) == 2
     assert "/nowhere/bin/python: no such Python interpreter; pass one" in " ".join(capsys.readouterr().err.split())
     assert run(["bench", "inference", "--quick", "--lce", sys.executable]) == 2  # our own has no TensorFlow
-    said = " ".join(capsys.readouterr().err.split())
-    assert "Larq Compute Engine: it cannot be imported (No module named" in said
+    output = " ".join(capsys.readouterr().err.split())
+    assert "Larq Compute Engine: it cannot be imported (No module named" in output
 
 
 def test_lce_is_timed_with_one_image_and_at_most_two_threads(fake, monkeypatch: pytest.MonkeyPatch):
@@ -172,10 +172,10 @@ def test_the_number_of_warm_up_and_timed_calls_depends_on_the_speed():
 
         return turn
 
-    found = in_turn({"slow": contender("slow", 1.0), "fast": contender("fast", 0.004)}, 2)
+    result = in_turn({"slow": contender("slow", 1.0), "fast": contender("fast", 0.004)}, 2)
     # At least two warm-up calls, and for 50 ms; then at least one timed call, and for 10 ms.
     assert requests == [("slow", 2, 1), ("fast", 2, 1), *[("slow", 2, 1), ("fast", 13, 2)] * 2]
-    assert found == {"slow": [1.0, 1.0], "fast": [0.004, 0.004]}
+    assert result == {"slow": [1.0, 1.0], "fast": [0.004, 0.004]}
 
 
 def test_a_turn_is_the_median_of_the_timed_calls(monkeypatch: pytest.MonkeyPatch):
@@ -195,10 +195,10 @@ def test_measurements_are_printed_stored_and_compared_with_targets(
     networks = [NetworkTimes("birealnet18", 1, threads, seconds, 0.0) for threads in (1, 2)]
     limit, layer = LimitTimes(1000.0, {(8, 16, 128): 800.0}), LayerTimes(1e-4, 1e-3, 2e-3)
     times = InferenceTimes(3, (0.0, 0.0), limit, layer, networks, None, {"larq": "0.14.0"})
-    found = [claim for claim in times.claims() if "Larq" in claim.text]
-    assert [claim.text for claim in found] == ["birealnet18, batch 1, one thread, x Larq Compute Engine"]
-    assert found[0].value == pytest.approx(6)
-    assert found[0].limit == 4
+    result = [claim for claim in times.claims() if "Larq" in claim.text]
+    assert [claim.text for claim in result] == ["birealnet18, batch 1, one thread, x Larq Compute Engine"]
+    assert result[0].value == pytest.approx(6)
+    assert result[0].limit == 4
     monkeypatch.setattr(inference, "measure", lambda *_, **__: times)
     assert run(["bench", "inference", "--out", str(tmp_path / "found.json")]) == 0
     captured = capsys.readouterr()

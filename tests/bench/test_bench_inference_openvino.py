@@ -96,8 +96,8 @@ def test_measurements_are_printed_stored_and_compared_with_targets(
     networks = [NetworkTimes("birealnet18", 1, 1, seconds, 0.0, 2e-6)]
     limit, layer = LimitTimes(1000.0, {(8, 16, 128): 800.0}), LayerTimes(1e-4, 1e-3, openvino=2e-4)
     times = InferenceTimes(3, (0.0, 0.0), limit, layer, networks, None, None, {"openvino": "2026.4.1"})
-    found = [claim for claim in times.claims() if "OpenVINO" in claim.text]
-    assert [(claim.text, claim.value) for claim in found] == [
+    result = [claim for claim in times.claims() if "OpenVINO" in claim.text]
+    assert [(claim.text, claim.value) for claim in result] == [
         ("birealnet18, batch 1, one thread, float32, x OpenVINO", pytest.approx(1.75))
     ]
     monkeypatch.setattr(inference, "measure", lambda *_, **__: times)

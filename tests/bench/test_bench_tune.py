@@ -25,11 +25,11 @@ def test_gains_are_ratios_of_medians():
 
 
 def test_a_search_is_timed():
-    said: list[str] = []
-    times = measure(small(), trials=2, rounds=1, setups=(ONE,), samplers=("random",), say=said.append)
+    messages: list[str] = []
+    times = measure(small(), trials=2, rounds=1, setups=(ONE,), samplers=("random",), say=messages.append)
     assert times.rate(ONE) > 0
     assert times.suggestions["random"].keys() == {"filter", "latent"}
-    assert said[0] == "round 1 of 1, 1 worker, 1 thread each: 2 trials"
+    assert messages[0] == "round 1 of 1, 1 worker, 1 thread each: 2 trials"
 
 
 @pytest.mark.slow

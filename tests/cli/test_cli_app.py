@@ -32,9 +32,9 @@ def test_help_of_every_command_fits_80_columns(
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     for option in ("--help", "-h"):
         assert app.run([*words, option]) == 0
-        said = capsys.readouterr().out
-        assert f"Usage: {' '.join(['zerocross', *words])}" in said
-        assert max(map(len, said.splitlines())) <= 80
+        output = capsys.readouterr().out
+        assert f"Usage: {' '.join(['zerocross', *words])}" in output
+        assert max(map(len, output.splitlines())) <= 80
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,9 +44,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_no_arguments_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run([]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in app.COMMANDS:
-        assert name in said
+        assert name in output
 
 
 def test_group_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_group_without_a_command_prints_help(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["trian"], "train"),
         (["train", "--epoch", "3"], "--epochs"),
@@ -68,14 +68,14 @@ def test_group_without_a_command_prints_help(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_typing_errors_give_one_line_and_exit_code_2(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert app.run(words) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("zerocross: ")
     assert captured.err.count("\n") == 1
-    assert said in captured.err
+    assert message in captured.err
     assert "--help)" in captured.err
 
 

@@ -37,7 +37,7 @@ def never(*words: object, **values: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--methods", "filter,filtre"], "did you mean 'filter'?"),
         (["--methods", "filter,nonsense"], "it must be one of filter, "),
@@ -55,12 +55,12 @@ def never(*words: object, **values: object) -> None:
     ],
 )  # fmt: skip
 def test_invalid_arguments_give_one_line_and_nothing_runs(
-    words: list[str], said: str, capsys: Out, in_a_folder: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], message: str, capsys: Out, in_a_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(train, "begin", never)
     assert app.run(["compare", *words]) == 2
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert message in captured.err
     assert captured.err.count("\n") == 1
     assert list(in_a_folder.iterdir()) == []
 
@@ -84,14 +84,16 @@ def test_comparison_is_written_cached_and_extended(
     capsys.readouterr()
 
     assert app.run([*SMALL, "--methods", "filter:2,bop"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"replacing the earlier comparison {', '.join(FILES)}\n3 runs: 1 finished in results/runs,")
-    assert "run 1 of 2: bop, seed 0" in said
-    assert "run 2 of 2: filter, seed 1 (about " in said
+    output = capsys.readouterr().out
+    assert output.startswith(
+        f"replacing the earlier comparison {', '.join(FILES)}\n3 runs: 1 finished in results/runs,"
+    )
+    assert "run 1 of 2: bop, seed 0" in output
+    assert "run 2 of 2: filter, seed 1 (about " in output
     summary = json.loads(Path(FILES[0]).read_text(encoding="utf-8"))
     assert {name: row["n"] for name, row in summary["methods"].items()} == {"filter": 2, "bop": 1}
     assert "--methods filter:2,bop --epochs 1" in summary["command"]
-    assert f"± {summary['methods']['filter']['sd']:.2f} (2)" in said
+    assert f"± {summary['methods']['filter']['sd']:.2f} (2)" in output
 
     monkeypatch.setattr(train, "begin", never)
     for path in FILES:
@@ -140,8 +142,8 @@ def test_validation_and_two_steps_have_their_own_file_names(capsys: Out) -> None
 
 def test_every_method_is_listed_with_its_settings_and_the_number_to_tune(capsys: Out) -> None:
     assert app.run(["methods"]) == 0
-    said = capsys.readouterr().out
-    lines = {line.split()[0]: line for line in said.splitlines() if line and not line.startswith(" ")}
+    output = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in output.splitlines() if line and not line.startswith(" ")}
     for name, method in METHODS.items():
         assert lines[name].rstrip().endswith(f" {len(method.tuned)}")
     assert "alpha=0.001" in lines["filter"]
@@ -150,12 +152,12 @@ def test_every_method_is_listed_with_its_settings_and_the_number_to_tune(capsys:
 @pytest.mark.parametrize("name", METHODS)
 def test_one_method_is_shown_in_full(name: str, capsys: Out) -> None:
     assert app.run(["methods", name]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     method = METHODS[name]
     for text in (method.summary, method.source, method.settings, ", ".join(method.tuned)):
-        assert text in said
-    assert all(f"{key}=" in said for key in (*method.hyperparameters, *method.model_options, *method.real))
-    assert said.count("of the epochs, binarize =") == len(method.parts)
+        assert text in output
+    assert all(f"{key}=" in output for key in (*method.hyperparameters, *method.model_options, *method.real))
+    assert output.count("of the epochs, binarize =") == len(method.parts)
 
 
 def test_misspelt_method_gives_a_one_line_error(capsys: Out) -> None:

@@ -92,7 +92,7 @@ def test_fetch_four_files_then_check(
         assert "all checksums match" in capsys.readouterr().out
         assert run(arguments) == 0
         assert "already complete in" in capsys.readouterr().out
-        assert len(site.asked) == 4
+        assert len(site.requests) == 4
     assert sorted(path.name for path in (tmp_path / name).iterdir()) == sorted(layout.IDX_SHA256[name])
     assert run(["data", "check", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("official sha256") == 4

@@ -100,13 +100,13 @@ def test_the_table_is_printed_and_files_are_not_overwritten(finished: Path, tmp_
 
 
 def test_a_wrong_type_or_folder_gives_a_one_line_error(finished: Path, tmp_path: Path, capsys: Out):
-    for words, said in (
+    for words, message in (
         ([str(finished / "run"), "-o", str(tmp_path / "x.zcb"), "--real", "int4"], "one of float32, float16, int8"),
         ([str(tmp_path), "-o", str(tmp_path / "x.zcb")], "is not a run folder"),
     ):
         assert app.run(["pack", *words]) == 2
         error = capsys.readouterr().err
-        assert said in error
+        assert message in error
         assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "x.zcb").exists()
 
@@ -125,17 +125,17 @@ def test_predictions_equal_those_of_the_network(finished: Path, tmp_path: Path, 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 16, "eight images, and the array's eight samples"
     for row, line in enumerate(lines):
-        found = re.findall(r"(\d) +([\d.]+) %", line)
+        result = re.findall(r"(\d) +([\d.]+) %", line)
         best = shares[row % 8].topk(2)
-        assert [int(name) for name, _ in found] == best.indices.tolist()
-        assert [float(share) for _, share in found] == pytest.approx([100 * s for s in best.values.tolist()], abs=0.06)
+        assert [int(name) for name, _ in result] == best.indices.tolist()
+        assert [float(share) for _, share in result] == pytest.approx([100 * s for s in best.values.tolist()], abs=0.06)
 
 
 def test_invalid_inputs_give_a_one_line_error(finished: Path, tmp_path: Path, capsys: Out):
     (tmp_path / "empty").mkdir()
     (tmp_path / "cut.zcb").write_bytes((finished / "net.zcb").read_bytes()[:-9])
     net = str(finished / "net.zcb")
-    for words, said in (
+    for words, message in (
         ([net, str(tmp_path / "none.png")], "none.png does not exist"),
         ([net, str(tmp_path / "empty")], "contains no file that this network can read"),
         ([net, str(finished / "run" / "config.json")], "this network takes .png"),
@@ -144,7 +144,7 @@ def test_invalid_inputs_give_a_one_line_error(finished: Path, tmp_path: Path, ca
     ):
         assert app.run(["predict", *words]) == 2
         error = capsys.readouterr().err
-        assert said in error
+        assert message in error
         assert len(error.strip().splitlines()) == 1
 
 
@@ -157,12 +157,12 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(finished: Path, tmp
     batch[1, 0, 2, 2] = np.nan
     np.save(tmp_path / "d.npy", batch)
     assert app.run(["predict", str(finished / "net.zcb"), str(tmp_path)]) == 2
-    said = capsys.readouterr()
-    assert [line.split()[0] for line in said.out.splitlines()] == [
+    output = capsys.readouterr()
+    assert [line.split()[0] for line in output.out.splitlines()] == [
         str(tmp_path / name) for name in ("a.png", "c.png", "d.npy[0]", "d.npy[2]")
     ]
-    assert "nan" not in said.out
-    bad, nan = said.err.strip().splitlines()
+    assert "nan" not in output.out
+    bad, nan = output.err.strip().splitlines()
     assert "b.png is not a readable image" in bad
     assert "d.npy[1] contains 1 numbers that are NaN or infinite" in nan
 

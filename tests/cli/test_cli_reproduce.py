@@ -27,7 +27,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["fig33"], "did you mean 'fig3'?"),
         (["fig3", "--scale", "huge"], "it must be one of smoke, reduced, paper"),
@@ -38,10 +38,12 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["table3", "--scale", "paper"], "torchrun --nproc-per-node 3"),
     ],
 )
-def test_invalid_arguments_give_a_one_line_error(words: list[str], said: str, capsys: Out, in_a_folder: Path) -> None:
+def test_invalid_arguments_give_a_one_line_error(
+    words: list[str], message: str, capsys: Out, in_a_folder: Path
+) -> None:
     assert app.run(["reproduce", *words]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert not list(in_a_folder.rglob("*.json"))
 

@@ -44,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["digit"], "did you mean 'digits'?"),
         (["--method", "filtre"], "did you mean 'filter'?"),
@@ -80,13 +80,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_invalid_settings_give_one_line_and_leave_no_folder(
-    words: list[str], said: str, capsys: Out, in_a_folder: Path
+    words: list[str], message: str, capsys: Out, in_a_folder: Path
 ) -> None:
     assert app.run(["train", *words, *([] if "--resume" in words else ["--out", "run"])]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("zerocross: ")
     assert captured.err.count("\n") == 1
-    assert said in captured.err
+    assert message in captured.err
     assert captured.out == ""
     assert not list(in_a_folder.iterdir())
 
@@ -94,9 +94,9 @@ def test_invalid_settings_give_one_line_and_leave_no_folder(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_unavailable_device_gives_a_one_line_error(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["train", "--accelerator", "cuda", "--out", "run"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("zerocross: 1 cuda device(s) requested, but not available: ")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("zerocross: 1 cuda device(s) requested, but not available: ")
+    assert output.count("\n") == 1
     assert not Path("run").exists()
 
 
@@ -123,8 +123,8 @@ def test_data_are_read_from_the_folder_of_fetch(
 def test_folder_with_a_run_is_refused_with_a_hint_to_resume(finished: Path, capsys: Out) -> None:
     before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     assert app.run(["train", "--out", str(finished)]) == 2
-    said = capsys.readouterr().err
-    assert f"already contains a run; continue it with --resume {finished}" in said
+    output = capsys.readouterr().err
+    assert f"already contains a run; continue it with --resume {finished}" in output
     assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
 
 

@@ -52,8 +52,8 @@ def test_predict_accepts_a_network_of_the_zoo(capsys: Out, tmp_path: Path):
     for index, image in enumerate(pixels):
         Image.fromarray(image[0]).save(tmp_path / f"{index:02}.png")
     assert app.run(["predict", "zoo:digits", str(tmp_path), "--json", "--top", "1"]) == 0
-    found = [json.loads(line)["classes"][0]["class"] for line in capsys.readouterr().out.splitlines()]
-    right = np.array(found) == dataset.evaluation.targets[:20].numpy().astype(str)
+    result = [json.loads(line)["classes"][0]["class"] for line in capsys.readouterr().out.splitlines()]
+    right = np.array(result) == dataset.evaluation.targets[:20].numpy().astype(str)
     assert right.sum() >= 19
 
 
@@ -91,7 +91,7 @@ def test_only_finished_runs_on_test_data_are_added(run: Path, tmp_path: Path, ca
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     config["data"]["validate"] = True
     (held_out / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    for folder, name, said in (
+    for folder, name, message in (
         (unfinished, "x", "is not a finished run"),
         (held_out, "x", "cards report test accuracy"),
         (run, "A b", "use only lower-case letters, digits, - and _"),
@@ -100,7 +100,7 @@ def test_only_finished_runs_on_test_data_are_added(run: Path, tmp_path: Path, ca
         words = ["zoo", "add", str(folder), "--name", name, "--to", str(tmp_path / "files"), "--results",
                  str(tmp_path / "results")]  # fmt: skip
         assert app.run(words) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert not (tmp_path / "files").exists()
 
 

@@ -152,10 +152,10 @@ def test_a_splits_file_is_used_and_checked(tmp_path: Path) -> None:
 
 
 def test_loading_waveforms(waves: Path) -> None:
-    told: list[tuple[int, int]] = []
-    dataset = load("audiomnist", waves, fold=1, progress=lambda done, total: told.append((done, total)))
+    messages: list[tuple[int, int]] = []
+    dataset = load("audiomnist", waves, fold=1, progress=lambda done, total: messages.append((done, total)))
     assert (len(dataset.train), len(dataset.evaluation), dataset.input_size) == (360, 120, (1, 40, 32))
-    assert told[-1] == (480, 480)
+    assert messages[-1] == (480, 480)
     assert "waveforms" in dataset.source
     assert isinstance(dataset.evaluation, Split)
     clips = audiomnist.clip_files(waves / "audiomnist")

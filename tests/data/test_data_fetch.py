@@ -53,22 +53,22 @@ PART = "set/batches.tar.gz.part"
 
 
 def test_a_valid_archive_is_unpacked(site: Site, tmp_path: Path) -> None:
-    told: list[tuple[int, int | None]] = []
-    assert get(site, tmp_path, lambda done, total: told.append((done, total))) == tmp_path / "set" / "batches"
+    messages: list[tuple[int, int | None]] = []
+    assert get(site, tmp_path, lambda done, total: messages.append((done, total))) == tmp_path / "set" / "batches"
     assert contents(tmp_path) == WHOLE
     assert {name: (tmp_path / "set" / "batches" / name).read_bytes() for name in FILES} == FILES
-    assert told[-1] == (len(GOOD), len(GOOD))
+    assert messages[-1] == (len(GOOD), len(GOOD))
 
 
 def test_existing_data_are_not_changed(site: Site, tmp_path: Path) -> None:
     get(site, tmp_path)
     assert get(site, tmp_path) is None
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
     (tmp_path / "set" / "batches" / "part_1.bin").write_bytes(b"mine")
     with pytest.raises(FileExistsError, match=r"incomplete \(part_1\.bin\): move it away"):
         get(site, tmp_path)
     assert (tmp_path / "set" / "batches" / "part_1.bin").read_bytes() == b"mine"
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -79,10 +79,10 @@ def test_an_interrupted_download_is_continued(site: Site, tmp_path: Path, ranges
     assert contents(tmp_path) == ["set", PART]
     assert (tmp_path / PART).read_bytes() == GOOD[:half]
     site.dies_after, site.ranges = None, ranges
-    told: list[tuple[int, int | None]] = []
-    get(site, tmp_path, lambda done, total: told.append((done, total)))
-    assert told[-1] == (len(GOOD), len(GOOD))
-    assert site.asked == [None, f"bytes={half}-"]
+    messages: list[tuple[int, int | None]] = []
+    get(site, tmp_path, lambda done, total: messages.append((done, total)))
+    assert messages[-1] == (len(GOOD), len(GOOD))
+    assert site.requests == [None, f"bytes={half}-"]
     assert contents(tmp_path) == WHOLE
 
 
@@ -99,7 +99,7 @@ def test_a_complete_download_is_not_repeated(site: Site, tmp_path: Path) -> None
     (tmp_path / "set").mkdir()
     (tmp_path / PART).write_bytes(GOOD)
     get(site, tmp_path)
-    assert site.asked == [f"bytes={len(GOOD)}-"]
+    assert site.requests == [f"bytes={len(GOOD)}-"]
     assert contents(tmp_path) == WHOLE
 
 

@@ -133,8 +133,8 @@ def within_size(packed: Packed, model: nn.Module) -> bool:
 def test_a_custom_network_equals_pytorch():
     model = randomized(CustomNetwork())
     packed = pack(model, (3, 18, 18))
-    found, wanted = outputs(model, packed, (3, 18, 18))
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    result, expected = outputs(model, packed, (3, 18, 18))
+    np.testing.assert_allclose(result, expected, atol=1e-4)
     assert within_size(packed, model)
     kinds = {layer.name: (layer.op, layer.kind) for layer in packed.layers}
     assert kinds["left"] == ("binary_conv2d", "binary")
@@ -176,8 +176,8 @@ def test_models_of_the_registry_equal_pytorch(case: str):
     name, size, options = (SMALL | LARGE)[case]
     model = randomized(create(name, **options))
     packed = pack(model, size)
-    found, wanted = outputs(model, packed, size, 1 if case in LARGE else 4)
-    np.testing.assert_allclose(found, wanted, atol=1e-4 * max(1, float(np.abs(wanted).max())))
+    result, expected = outputs(model, packed, size, 1 if case in LARGE else 4)
+    np.testing.assert_allclose(result, expected, atol=1e-4 * max(1, float(np.abs(expected).max())))
     assert within_size(packed, model)
 
 
@@ -186,8 +186,8 @@ def test_every_binarizer_packs_to_signs_and_a_scale(binarizer: str):
     model = randomized(small(weights="latent", binarizer=binarizer))
     packed = pack(model, (2, 6, 6))
     assert "layers: 1 binary, 0 with binary weights only, 2 real" in packed.table()
-    found, wanted = outputs(model, packed, (2, 6, 6))
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    result, expected = outputs(model, packed, (2, 6, 6))
+    np.testing.assert_allclose(result, expected, atol=1e-4)
 
 
 def test_bits_and_sums_of_every_binary_layer_equal_pytorch():
@@ -223,8 +223,8 @@ def test_a_network_without_shortcuts_folds_into_thresholds():
         "input", "sign", "binary_conv2d", "threshold", "binary_conv2d", "max_pool2d", "threshold", "flatten",
         "binary_linear",
     ]  # fmt: skip
-    found, wanted = outputs(model, packed, (4, 10, 10))
-    np.testing.assert_array_equal(found, wanted)
+    result, expected = outputs(model, packed, (4, 10, 10))
+    np.testing.assert_array_equal(result, expected)
     assert "bias, batch norm, hardtanh and sign folded in" in packed.table()
 
 
@@ -289,9 +289,9 @@ def test_real_weights_in_16_and_8_bits():
         graph, exact = parse(packed[real].data), parse(packed["float32"].data)
         for node, same in zip(graph.nodes, exact.nodes, strict=True):
             if node.op in {"conv2d", "linear"}:
-                weight, wanted = real_weight(graph, node), real_weight(exact, same)
-                largest = np.abs(wanted).reshape(len(wanted), -1).max(axis=1)
-                error = np.abs(weight - wanted).reshape(len(wanted), -1).max(axis=1)
+                weight, expected = real_weight(graph, node), real_weight(exact, same)
+                largest = np.abs(expected).reshape(len(expected), -1).max(axis=1)
+                error = np.abs(weight - expected).reshape(len(expected), -1).max(axis=1)
                 assert (error <= bound * largest).all()
     with pytest.raises(ValueError, match="real = 'int4': it must be one of float32, float16, int8"):
         pack(model, (2, 6, 6), real="int4")
@@ -346,6 +346,6 @@ def test_a_packed_network_gives_the_same_result_at_every_call():
     model, x = Residual().eval(), torch.randn(9, 3, 7, 7)
     run = Model(pack(model, (3, 7, 7)).graph)
     with torch.no_grad():
-        wanted = model(x).numpy()
+        expected = model(x).numpy()
     for _ in range(3):
-        np.testing.assert_allclose(run(x.numpy()), wanted, atol=1e-5)
+        np.testing.assert_allclose(run(x.numpy()), expected, atol=1e-5)

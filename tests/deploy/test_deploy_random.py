@@ -136,17 +136,17 @@ def compare(seed: int) -> tuple[int, int]:
     run = Model(parse(pack(model, size).data))
     x = torch.randn(9, *size)
     with torch.no_grad():
-        wanted = model(x).numpy()
+        expected = model(x).numpy()
         exact = copy.deepcopy(model).double()(x.double()).numpy()
-    near = 1e-4 * max(1.0, float(np.abs(wanted).max()))
-    clear = np.abs(wanted - exact).max(axis=1) < near
+    near = 1e-4 * max(1.0, float(np.abs(expected).max()))
+    clear = np.abs(expected - exact).max(axis=1) < near
     first = run(x.numpy())
     for count in (9, 5, 9):
         spoilt = x[:count].numpy().copy()
         spoilt[1::3] = np.random.default_rng(seed).choice([np.nan, np.inf, -np.inf], spoilt[1::3].shape)
         good = np.arange(count) % 3 != 1
         np.testing.assert_array_equal(run(spoilt)[good], first[:count][good], err_msg=f"seed {seed}")
-    differing = np.abs(first - wanted).max(axis=1)[clear] > near
+    differing = np.abs(first - expected).max(axis=1)[clear] > near
     assert differing.sum() <= 1, f"seed {seed}: {differing.sum()} of {clear.sum()} samples differ\n{model}"
     return int(clear.sum()), int(differing.sum())
 

@@ -104,13 +104,13 @@ def compare(seed: int) -> int:
     run = Model(parse(pack(model, size).data))
     x = torch.randn(9, *size)
     with torch.no_grad():
-        wanted = model(x).numpy()
+        expected = model(x).numpy()
         exact = copy.deepcopy(model).double()(x.double()).numpy()
-    near = 1e-4 * max(1.0, float(np.abs(wanted).max()))
-    clear = np.abs(wanted - exact).max(axis=1) < near
-    found = run(x.numpy())
-    np.testing.assert_array_equal(run(x.numpy()[:, :, None]), found)
-    assert (np.abs(found - wanted).max(axis=1)[clear] <= near).all(), f"seed {seed}\n{model}"
+    near = 1e-4 * max(1.0, float(np.abs(expected).max()))
+    clear = np.abs(expected - exact).max(axis=1) < near
+    result = run(x.numpy())
+    np.testing.assert_array_equal(run(x.numpy()[:, :, None]), result)
+    assert (np.abs(result - expected).max(axis=1)[clear] <= near).all(), f"seed {seed}\n{model}"
     return int(clear.sum())
 
 

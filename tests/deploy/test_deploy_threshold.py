@@ -48,17 +48,17 @@ def test_a_threshold_equals_the_layers_for_every_sum(
     channels = 5
     layers = [batch_norm(channels, dims, mean, var, weight, bias), bend]
     factor = torch.tensor(1.0 if scale is None else scale)
-    found = fold([lambda x: x * factor, *layers], limit, (channels,) if dims == 1 else (channels, 4, 4))
-    assert found is not None, "a chain of monotone steps always has a threshold"
-    threshold, direction = found
+    result = fold([lambda x: x * factor, *layers], limit, (channels,) if dims == 1 else (channels, 4, 4))
+    assert result is not None, "a chain of monotone steps always has a threshold"
+    threshold, direction = result
     sums = torch.arange(-limit, limit + 1)
     with torch.no_grad():
         x = sums.float()[:, None].expand(-1, channels)
         # In the shape of the network's activations: one row per sample, or one image per channel.
         x = x.contiguous() if dims == 1 else x.T.reshape(1, channels, -1, 1).contiguous()
-        wanted = nn.Sequential(*layers)(x * factor) >= 0
-    wanted = wanted if dims == 1 else wanted.view(channels, -1).T
-    assert torch.equal(thresholded(threshold, direction, sums), wanted)
+        expected = nn.Sequential(*layers)(x * factor) >= 0
+    expected = expected if dims == 1 else expected.view(channels, -1).T
+    assert torch.equal(thresholded(threshold, direction, sums), expected)
     assert threshold.dtype == torch.int32
     assert bool((threshold.abs() <= limit + 1).all())
 
@@ -66,11 +66,11 @@ def test_a_threshold_equals_the_layers_for_every_sum(
 def test_ties_are_resolved_as_in_the_network():
     """A sum equal to the mean gives 0, and sign(0) is +1 in the network and in the threshold."""
     norm = batch_norm(4, 1, mean=3.0, var=2.0, weight=1.0, bias=0.0)
-    found = fold([norm], 9, (4,))
-    assert found is not None
+    result = fold([norm], 9, (4,))
+    assert result is not None
     sums = torch.arange(-9, 10)
     with torch.no_grad():
-        assert torch.equal(thresholded(*found, sums), norm(sums.float()[:, None].expand(-1, 4).contiguous()) >= 0)
+        assert torch.equal(thresholded(*result, sums), norm(sums.float()[:, None].expand(-1, 4).contiguous()) >= 0)
 
 
 def test_a_bit_that_changes_twice_has_no_threshold():
@@ -105,8 +105,8 @@ def test_a_packed_layer_equals_pytorch_for_every_input(slope: float):
     assert ("no single threshold is equivalent" in packed.table()) == (slope < 0)
     x = all_bits(9)
     with torch.no_grad():
-        wanted = model(x).numpy()
-    np.testing.assert_allclose(interpret(packed.graph, x.numpy())[packed.graph.output], wanted, atol=1e-6)
+        expected = model(x).numpy()
+    np.testing.assert_allclose(interpret(packed.graph, x.numpy())[packed.graph.output], expected, atol=1e-6)
 
 
 def test_values_with_other_users_are_not_folded():

@@ -48,11 +48,11 @@ def test_packed_network_predicts_as_the_float_network(network: nn.Module, real_d
     same, close, right, count = 0, 0, 0, 0
     for x, y in dataset.eval_batches(500).epoch():
         expected = network(x).numpy()
-        found = run(x.numpy())
-        equal = found.argmax(1) == expected.argmax(1)
-        near = np.abs(found - expected).max(1) <= 1e-4
+        result = run(x.numpy())
+        equal = result.argmax(1) == expected.argmax(1)
+        near = np.abs(result - expected).max(1) <= 1e-4
         same, close, count = same + equal.sum(), close + (equal & near).sum(), count + len(x)
-        right += (found.argmax(1) == y.numpy()).sum()
+        right += (result.argmax(1) == y.numpy()).sum()
         if not (others := ~(equal & near)).any():
             continue
         assert (smallest_before_signs(network, x[others]) < TINY).all()

@@ -50,9 +50,9 @@ def test_wheel_predicts_without_torch(tmp_path: Path) -> None:
         pytest.skip(f"no package registry can be reached: {str(error)[-200:]}")
     run_command(*pip, f"zerocross[runtime] @ {wheel.as_uri()}", cwd=tmp_path)
     run_command(python, "-c", PREDICT, cwd=tmp_path)
-    found = np.load(tmp_path / "found.npy")
+    result = np.load(tmp_path / "found.npy")
     expected = runtime.load(tmp_path / "model.zcb")(x)
-    assert np.array_equal(found, expected)
+    assert np.array_equal(result, expected)
     assert "torch" not in run_command(python, "-m", "pip", "list", cwd=tmp_path)
 
     command = tmp_path / "env/bin/zerocross"

@@ -57,7 +57,7 @@ class Case:
     x: np.ndarray
 
     @property
-    def wanted(self) -> dict[str, np.ndarray]:
+    def expected(self) -> dict[str, np.ndarray]:
         """Every value, computed by the naive interpreter."""
         return interpret(self.graph, self.x)
 
@@ -130,18 +130,18 @@ def run(
     data = b"".join(np.ascontiguousarray(x, np.float32).tobytes() for x in inputs)
     done = subprocess.run([*emulator, str(program)], input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr[:4000].decode()
-    y, found, first = np.frombuffer(done.stdout, np.float32), [], 0
+    y, results, first = np.frombuffer(done.stdout, np.float32), [], 0
     for model, x in zip(models, inputs, strict=True):
         count = len(x) * model.outputs
-        found.append(y[first : first + count].reshape(len(x), *model.program.output_size))
+        results.append(y[first : first + count].reshape(len(x), *model.program.output_size))
         first += count
     assert first == len(y)
-    return found
+    return results
 
 
 def near_ties(case: Case) -> np.ndarray:
     """Return for each sample whether the input of some sign is nearly 0, so that rounding may change the sign."""
-    values, tied = case.wanted, np.zeros(len(case.x), bool)
+    values, tied = case.expected, np.zeros(len(case.x), bool)
     for node in case.graph.nodes:
         if node.op == "sign":
             x = values[node.inputs[0]].astype(np.float32)
@@ -152,15 +152,15 @@ def near_ties(case: Case) -> np.ndarray:
     return tied
 
 
-def difference(y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def difference(y: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Return the largest difference of each sample, relative to the largest finite number if that is above 1.
 
     NaN and infinite numbers must be the same.
     """
-    wanted = wanted.astype(np.float32)
-    size = max(1.0, float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0)))
+    expected = expected.astype(np.float32)
+    size = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
     with np.errstate(invalid="ignore"):
-        each = np.where((y == wanted) | (np.isnan(y) & np.isnan(wanted)), 0, np.abs(y - wanted))
+        each = np.where((y == expected) | (np.isnan(y) & np.isnan(expected)), 0, np.abs(y - expected))
     return np.nan_to_num(each.reshape(len(y), -1).max(axis=1) / size, nan=np.inf)
 
 
@@ -173,7 +173,7 @@ def compare(
     program = build(models, len(cases[0].x), folder, command, flags)
     tied = compared = 0
     for case, y in zip(cases, run(program, models, [case.x for case in cases], emulator), strict=True):
-        far = difference(y, case.wanted[case.graph.output]) > (0 if exact else 1e-4)
+        far = difference(y, case.expected[case.graph.output]) > (0 if exact else 1e-4)
         if far.any():
             assert not (far & ~near_ties(case)).any(), [f"{node.op} {node.output}" for node in case.graph.nodes]
         tied += int(far.sum())

@@ -54,7 +54,7 @@ def test_sums_of_binary_layers_are_the_same_integers(tmp_path: Path):
     assert compared == 48
     assert tied <= 1
     for case in cases:
-        np.testing.assert_array_equal(Model(case.graph)(case.x), case.wanted[case.graph.output])
+        np.testing.assert_array_equal(Model(case.graph)(case.x), case.expected[case.graph.output])
 
 
 def test_identical_steps_are_all_run(tmp_path: Path):
@@ -102,8 +102,10 @@ def test_a_graph_of_every_op_with_its_names_and_bytes(tmp_path: Path):
     )
     command = [compiler("gcc"), "-O3", *STRICT, "-o", "every", "every.c", "main.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    said = subprocess.run([tmp_path / "every"], input=pixels.tobytes(), capture_output=True, check=True).stdout.decode()
-    lines = [line.split(" ") for line in said.splitlines()]
+    output = subprocess.run(
+        [tmp_path / "every"], input=pixels.tobytes(), capture_output=True, check=True
+    ).stdout.decode()
+    lines = [line.split(" ") for line in output.splitlines()]
     names = ["", *graph.classes, ""]
     assert [line[0] for line in lines] == names * 3
     y = np.array([float(line[1]) for line in lines], np.float32).reshape(3, len(names))[:, 1:-1]
@@ -202,7 +204,7 @@ def test_the_trace_shows_every_stored_value(tmp_path: Path):
     subprocess.run(command, cwd=tmp_path, check=True)
     x = np.random.default_rng(3).standard_normal((1, *graph.input_size)).astype(np.float32)
     data = subprocess.run([tmp_path / "all"], input=x.tobytes(), capture_output=True, check=True).stdout
-    values, first, bits = Case(graph, x).wanted, 0, 0
+    values, first, bits = Case(graph, x).expected, 0, 0
     # Concatenations are stored in parts.
     complete = {stored.value: number for number, stored in enumerate(model.stored)}
     for number, stored in enumerate(model.stored):
@@ -211,15 +213,15 @@ def test_the_trace_shows_every_stored_value(tmp_path: Path):
         if complete[stored.value] != number:
             continue
         channels, height, width = stored.size
-        wanted = values[stored.value].reshape(channels, height, width).transpose(1, 2, 0)
+        reference = values[stored.value].reshape(channels, height, width).transpose(1, 2, 0)
         if stored.kind == "bits":
             rows = np.frombuffer(part, np.uint8).reshape(height, width, -1)
-            found = np.unpackbits(rows, axis=2, bitorder="little")
-            np.testing.assert_array_equal(found[:, :, :channels], wanted > 0)
-            assert not found[:, :, channels:].any()
+            result = np.unpackbits(rows, axis=2, bitorder="little")
+            np.testing.assert_array_equal(result[:, :, :channels], reference > 0)
+            assert not result[:, :, channels:].any()
             bits += 1
         else:
-            np.testing.assert_allclose(np.frombuffer(part, np.float32).reshape(wanted.shape), wanted, 1e-5, 1e-5)
+            np.testing.assert_allclose(np.frombuffer(part, np.float32).reshape(reference.shape), reference, 1e-5, 1e-5)
     assert first == len(data)
     assert bits >= 3
 

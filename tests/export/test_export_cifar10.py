@@ -93,9 +93,9 @@ def test_onnx_runtime_has_the_same_argmax_up_to_ties(graph: Graph, images: np.nd
     pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install 'zerocross[export]'")
     from export.test_export_onnx import by_onnx_runtime
 
-    wanted = Model(graph)(images)
-    found = np.concatenate([by_onnx_runtime(graph, part) for part in np.split(images, 20)])
-    assert (difference(found, wanted) > 1e-4).mean() < 0.02
-    other = found.argmax(1) != wanted.argmax(1)
+    expected = Model(graph)(images)
+    result = np.concatenate([by_onnx_runtime(graph, part) for part in np.split(images, 20)])
+    assert (difference(result, expected) > 1e-4).mean() < 0.02
+    other = result.argmax(1) != expected.argmax(1)
     assert other.sum() <= len(images) // 500
     assert untied(graph, images[other], lambda graphs, x: [by_onnx_runtime(each, x) for each in graphs]) == []

@@ -26,10 +26,10 @@ def test_it_writes_both_files_and_prints_memory_requirements(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert run(["export", str(model), "--to", "c", "-o", str(tmp_path / "new" / "c"), "--name", "net"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "new" / "c").iterdir()) == ["net.c", "net.h"]
-    assert "flash: " in said
-    assert "RAM: " in said
+    assert "flash: " in output
+    assert "RAM: " in output
     assert "void net_predict(const float *input, float *output);" in (tmp_path / "new" / "c" / "net.h").read_text()
 
 
@@ -46,9 +46,9 @@ def test_existing_files_are_not_replaced_without_force(model: Path, tmp_path: Pa
 
 def test_the_list_names_every_target_and_operator(capsys: pytest.CaptureFixture[str]):
     assert run(["export", "--list"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"{name} " in said for name in TARGETS)
-    assert all(op in said for op in OPS)
+    output = capsys.readouterr().out
+    assert all(f"{name} " in output for name in TARGETS)
+    assert all(op in output for op in OPS)
 
 
 @pytest.mark.parametrize(

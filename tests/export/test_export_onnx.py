@@ -46,12 +46,12 @@ def agree(case: Case, y: np.ndarray) -> int:
 
     Infinite outputs (a maximum over no pixel) are left out: runtimes return -3e38 instead.
     """
-    wanted = case.wanted[case.graph.output]
-    assert y.shape == wanted.shape
+    reference = case.expected[case.graph.output]
+    assert y.shape == reference.shape
     assert y.dtype == np.float32
-    if not np.isfinite(wanted).all():
+    if not np.isfinite(reference).all():
         return 0
-    far = difference(y, wanted) > 1e-4
+    far = difference(y, reference) > 1e-4
     assert not far.any() or not (far & ~near_ties(case)).any(), [node.op for node in case.graph.nodes]
     return int(far.sum())
 

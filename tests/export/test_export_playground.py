@@ -188,10 +188,10 @@ def test_webassembly_is_bit_identical_to_c(build_: str, own: Path, browser: Chro
     if build_ == "plain":
         browser.run("(async () => { const network = networks[0]; network.simd = network.plain; delete network.run;"
                     "await select(network); })()")  # fmt: skip
-    found = [browser.run(f"active.run.predict(new Uint8Array({each.ravel().tolist()}))") for each in codes]
+    result = [browser.run(f"active.run.predict(new Uint8Array({each.ravel().tolist()}))") for each in codes]
     model, x = CModel(graph), graph.preprocessing.normalised(codes)
     native = run(build([model], 4, tmp_path, (compiler("gcc"), "-O3")), [model], [x])[0]
-    np.testing.assert_array_equal(np.array(found, np.float32), native)
+    np.testing.assert_array_equal(np.array(result, np.float32), native)
     values = interpret(graph, x[-1:])
     stored = json.loads(browser.run("JSON.stringify([...active.run.wanted.values()])"))
     assert len(stored) >= 3
@@ -200,8 +200,8 @@ def test_webassembly_is_bit_identical_to_c(build_: str, own: Path, browser: Chro
         channels, height, width = each["size"]
         rows = np.array(data, np.uint8).reshape(height, width, -1)
         bits = np.unpackbits(rows, axis=2, bitorder="little")[:, :, :channels]
-        wanted = values[each["value"]].reshape(channels, height, width).transpose(1, 2, 0) > 0
-        np.testing.assert_array_equal(bits, wanted)
+        expected = values[each["value"]].reshape(channels, height, width).transpose(1, 2, 0) > 0
+        np.testing.assert_array_equal(bits, expected)
 
 
 def test_audio_becomes_the_codes_of_training(own: Path, browser: Chromium):
@@ -217,9 +217,9 @@ def test_audio_becomes_the_codes_of_training(own: Path, browser: Chromium):
         codes = browser.run(
             f"Array.from(logMel(new Int16Array({clip.tolist()}), active.network.preprocessing.audio))"
         )  # fmt: skip
-        found, wanted = np.array(codes).reshape(40, 32), log_mel(clip, AUDIO)
-        assert np.abs(found - wanted.astype(int)).max() <= 1  # rounding may differ by one code
-        assert (found == wanted).mean() > 0.99
+        result, expected = np.array(codes).reshape(40, 32), log_mel(clip, AUDIO)
+        assert np.abs(result - expected.astype(int)).max() <= 1  # rounding may differ by one code
+        assert (result == expected).mean() > 0.99
 
 
 def test_the_page_needs_class_names_and_preprocessing():

@@ -25,7 +25,7 @@ def test_committed_panels_and_tables_survive_a_round_trip(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ("another form", "an object with a non-empty list of curves"),
         ({"curves": []}, "an object with a non-empty list of curves"),
@@ -37,8 +37,8 @@ def test_committed_panels_and_tables_survive_a_round_trip(path: Path) -> None:
         ({"curves": [CURVE], "y_scale": "cubic"}, "y_scale is 'cubic'; it must be 'linear' or 'log'"),
     ],
 )
-def test_invalid_panels_are_refused_with_the_reason(values: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_panels_are_refused_with_the_reason(values: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         panel_from(values)
 
 

@@ -144,8 +144,8 @@ def test_to_sgd_and_to_latent_have_the_signs_of_the_cascade(alpha: float, gamma:
 @example(0.3, 0.3)
 def test_alpha_gamma_recovers_the_pair(alpha: float, gamma: float):
     pair = sorted((alpha, gamma))
-    found = (cascade(ema(gamma), ema(alpha)), from_latent(*to_latent(alpha, gamma, lr=0.1)))
-    for filt in found:
+    result = (cascade(ema(gamma), ema(alpha)), from_latent(*to_latent(alpha, gamma, lr=0.1)))
+    for filt in result:
         np.testing.assert_allclose(alpha_gamma(filt), pair, rtol=1e-9)
     one, other = alpha_gamma(from_sgd(*to_sgd(alpha, gamma, lr=0.1)))  # equal discounts lose half of their digits
     assert one * other == pytest.approx(alpha * gamma, rel=1e-9, abs=0)

@@ -56,9 +56,9 @@ FILTERS = {
 @pytest.mark.parametrize("name", FILTERS)
 def test_every_figure_equals_a_sum_over_taps(name: str):
     filt = FILTERS[name]
-    found, brute = describe(filt), figures(impulse_response(filt, 100_000))
+    result, brute = describe(filt), figures(impulse_response(filt, 100_000))
     for figure in NAMES:
-        assert getattr(found, figure) == pytest.approx(brute[figure], rel=1e-8, abs=1e-12), figure
+        assert getattr(result, figure) == pytest.approx(brute[figure], rel=1e-8, abs=1e-12), figure
 
 
 @exact
@@ -141,17 +141,17 @@ def test_stability_has_three_values():
 
 
 def test_an_integrator_has_infinite_memory():
-    found = describe(from_sgd(0.1, 0.9, 0.0))
-    assert [found.mean_delay, found.window, found.half_life, found.reversal, found.noise_gain] == [math.inf] * 5
-    assert found.flip_rate == 0.0
-    assert math.isinf(frequency_response(found.filt, [0.0])[1][0].real)
+    result = describe(from_sgd(0.1, 0.9, 0.0))
+    assert [result.mean_delay, result.window, result.half_life, result.reversal, result.noise_gain] == [math.inf] * 5
+    assert result.flip_rate == 0.0
+    assert math.isinf(frequency_response(result.filt, [0.0])[1][0].real)
 
 
 def test_without_a_response_at_dc_there_is_no_delay():
-    found = describe(IIRFilter.from_sos(signal.butter(2, 0.1, "highpass", output="sos")))
-    assert math.isnan(found.mean_delay)
-    assert math.isnan(found.reversal)
-    assert found.noise_gain == math.inf
+    result = describe(IIRFilter.from_sos(signal.butter(2, 0.1, "highpass", output="sos")))
+    assert math.isnan(result.mean_delay)
+    assert math.isnan(result.reversal)
+    assert result.noise_gain == math.inf
 
 
 @exact

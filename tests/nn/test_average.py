@@ -47,8 +47,8 @@ def test_it_equals_a_manual_average(decay, theta):
     shares = [1 / len(states)] * len(states)
     if decay is not None:
         shares = [decay ** (len(states) - 1 - i) * (1 - decay if i else 1) for i in range(len(states))]
-    found = averaged.module.state_dict()
-    for name, value in found.items():
+    result = averaged.module.state_dict()
+    for name, value in result.items():
         mean = torch.stack([share * state[name] for share, state in zip(shares, states, strict=True)]).sum(0)
         if name == "3.weight":
             assert torch.equal(value, states[-1][name] if theta == "kept" else mean.sign())

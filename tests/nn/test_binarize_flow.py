@@ -97,10 +97,10 @@ def test_a_guessed_order_warns_unless_an_example_is_given():
         guessed = binarize(Tokens()).report
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        told = binarize(Tokens(), example=torch.randint(0, 9, (2, 5))).report
+        messages = binarize(Tokens(), example=torch.randint(0, 9, (2, 5))).report
         # Cannot be run, but the order is certain.
         binarize(nn.Sequential(nn.Linear(4, 4), nn.Linear(7, 4), nn.Linear(4, 4)))
-    assert outcomes(guessed) == outcomes(told)
+    assert outcomes(guessed) == outcomes(messages)
 
 
 class Functional(nn.Module):

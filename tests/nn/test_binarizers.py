@@ -135,7 +135,7 @@ def test_progress_reaches_every_layer_that_changes_with_time() -> None:
         BinaryLinear(8, 4, weights="latent", binarizer="recu"),
     )
     set_progress(model, 0.5)
-    found = dict(model.named_buffers())
-    assert found["0.sign.temperature"].item() == pytest.approx(0.1)
-    assert found["1.binarizer.temperature"].item() == pytest.approx(0.1)
-    assert found["2.binarizer.tau"].item() == pytest.approx(0.85 + 0.14 * (np.exp(0.5) - 1) / (np.e - 1))
+    result = dict(model.named_buffers())
+    assert result["0.sign.temperature"].item() == pytest.approx(0.1)
+    assert result["1.binarizer.temperature"].item() == pytest.approx(0.1)
+    assert result["2.binarizer.tau"].item() == pytest.approx(0.85 + 0.14 * (np.exp(0.5) - 1) / (np.e - 1))

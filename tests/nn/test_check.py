@@ -40,10 +40,10 @@ def spoiled() -> nn.Sequential:
 
 
 def warnings_of(act) -> list[str]:
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as result:
         warnings.simplefilter("always")
         act()
-    return [str(warning.message) for warning in found]
+    return [str(warning.message) for warning in result]
 
 
 def test_binary_models_of_all_kinds_pass():

@@ -78,14 +78,14 @@ def test_absolute_values_of_a_scheduler_warn_once(scheduler):
     params = make_params()
     optimizer = GradientFilter(params)
     rates = scheduler(optimizer)
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for step in range(8):
             run(optimizer, params, range(step, step + 1))
             rates.step()
-    (said,) = [str(w.message) for w in heard if "alpha" in str(w.message)]
+    (message,) = [str(w.message) for w in caught if "alpha" in str(w.message)]
     assert re.match(
-        r"a scheduler set alpha to 0\.\d+, above its initial value 0.001: is this a learning rate for", said
+        r"a scheduler set alpha to 0\.\d+, above its initial value 0.001: is this a learning rate for", message
     )
 
 

@@ -51,9 +51,9 @@ def test_the_filters_have_no_threshold() -> None:
 @pytest.mark.parametrize("tau", [0.0, 0.03, 0.1])
 def test_bop_is_the_first_order_filter_with_a_threshold(tau: float) -> None:
     x = swinging(STEPS, WEIGHTS)
-    found = path(lambda p: Bop(p, gamma=0.02, tau=tau), x)
-    assert np.array_equal(found, family(ema(x.numpy(), 0.02), tau))
-    assert (found != family(ema(x.numpy(), 0.02), tau + 0.05)).any()  # the threshold matters
+    result = path(lambda p: Bop(p, gamma=0.02, tau=tau), x)
+    assert np.array_equal(result, family(ema(x.numpy(), 0.02), tau))
+    assert (result != family(ema(x.numpy(), 0.02), tau + 0.05)).any()  # the threshold matters
 
 
 @pytest.mark.parametrize("lr", [0.02, 0.2])
@@ -70,9 +70,9 @@ def test_bold_is_the_first_order_filter_with_a_threshold_and_a_reset(lr: float) 
         discount = max(flips.mean(), 1e-30)
         average = average * discount / last
         seen.append(theta)
-    found = path(lambda p: BOLD(p, lr=lr), x)
-    assert np.array_equal(found, np.array(seen))
-    assert (np.diff(found, axis=0) != 0).sum() > 10
+    result = path(lambda p: BOLD(p, lr=lr), x)
+    assert np.array_equal(result, np.array(seen))
+    assert (np.diff(result, axis=0) != 0).sum() > 10
 
 
 def test_bayesbinn_in_float32_equals_the_first_order_filter() -> None:

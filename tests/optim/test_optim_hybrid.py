@@ -117,7 +117,7 @@ def test_a_gap_names_the_parameters_and_frozen_ones_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("weights", "binary", "says"),
+    ("weights", "binary", "message"),
     [
         (
             "latent",
@@ -128,10 +128,10 @@ def test_a_gap_names_the_parameters_and_frozen_ones_are_listed():
         ("theta", adam, r"Adam was given theta weights: body.weight, .*away from -1 and \+1"),
     ],
 )
-def test_the_wrong_kind_names_the_parameters(weights: str, binary, says: str):
+def test_the_wrong_kind_names_the_parameters(weights: str, binary, message: str):
     model = make(weights)
     split = split_params(model)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         HybridOptimizer(binary(split.binary), adam([*split.real, *split.real_no_decay]), model)
 
 

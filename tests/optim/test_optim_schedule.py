@@ -60,7 +60,7 @@ def test_factors_are_above_zero_and_at_most_one(shape, total: int, data):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"shape": "cosin"}, "schedule is 'cosin'; it must be one of cosine, linear, constant, step"),
         ({"total": 0}, "has 0 updates in total; it needs at least 1"),
@@ -70,8 +70,8 @@ def test_factors_are_above_zero_and_at_most_one(shape, total: int, data):
         ({"drop": 0.0}, r"drop is 0.0; it must lie in \(0, 1\]"),
     ],
 )
-def test_invalid_schedules_are_refused(wrong: dict, says: str):
-    with pytest.raises(ValueError, match=says):
+def test_invalid_schedules_are_refused(wrong: dict, message: str):
+    with pytest.raises(ValueError, match=message):
         Schedule(**{"shape": "step", "total": TOTAL, **wrong})
 
 

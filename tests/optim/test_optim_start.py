@@ -169,8 +169,8 @@ def test_a_first_step_that_loses_loaded_weights_warns(warm: float):
             optimizer.zero_grad()
             net(torch.randn(32, 4)).square().sum().backward()
             expected = loaded and warm == 0 and step == 0
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 optimizer.step()
-            lost = [str(each.message) for each in said if "the first update flipped" in str(each.message)]
+            lost = [str(each.message) for each in caught if "the first update flipped" in str(each.message)]
             assert bool(lost) == expected

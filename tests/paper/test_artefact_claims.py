@@ -207,7 +207,7 @@ def test_every_claim_has_figures_that_contradict_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "path", "value", "said"),
+    ("name", "number", "path", "value", "message"),
     [
         ("fig4", 0, ["final", "a", 1], [60.0], "of the 3 seeds"),
         ("fig4", 2, ["final", "c", 1], [61.0, 62.0], "of the 3 seeds"),
@@ -225,10 +225,10 @@ def test_every_claim_has_figures_that_contradict_it() -> None:
         ("table3", 1, ["final"], None, "GPUs"),
     ],
 )
-def test_undecided_claims_give_the_reason(name: str, number: int, path: list[Any], value: Any, said: str) -> None:
+def test_undecided_claims_give_the_reason(name: str, number: int, path: list[Any], value: Any, message: str) -> None:
     verdict = ARTEFACTS[name].claims[number].verdict(changed(GOOD[name], path, value), "paper")
     assert verdict.holds is None
-    assert said in verdict.figures
+    assert message in verdict.figures
 
 
 def test_signs_without_a_flip_leave_the_claim_undecided() -> None:

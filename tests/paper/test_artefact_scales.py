@@ -81,16 +81,16 @@ def test_the_paper_scale_has_the_papers_settings() -> None:
 
 def test_reduced_values_are_not_marked_as_stated() -> None:
     for name in ("data", "epochs", "batch"):
-        told = {scale: next(each for each in scales.shared(scale) if each.name == name) for scale in SCALES}
-        assert [told[scale].stated for scale in SCALES] == [False, False, True]
+        messages = {scale: next(each for each in scales.shared(scale) if each.name == name) for scale in SCALES}
+        assert [messages[scale].stated for scale in SCALES] == [False, False, True]
 
 
 def test_table2_reduced_equals_the_runs_of_compare() -> None:
     same = {"epochs": 5, "changes": {"precision": "bf16"}}
     compared = compare.configs("cifar10-birealnet20", {"dorefa": 1, "dsq": 1, "filter": 3}, **same)
     two_steps = compare.configs("cifar10-birealnet20", {"torch-sgd": 3}, **same, in_two_steps=True)
-    wanted = {config.hash for config in table2.configs("reduced")}
-    assert {config.hash for config in (*compared, *two_steps)} <= wanted
+    expected = {config.hash for config in table2.configs("reduced")}
+    assert {config.hash for config in (*compared, *two_steps)} <= expected
 
 
 def test_methods_keep_the_settings_of_real_parameters() -> None:
@@ -114,8 +114,8 @@ def test_curves_have_means_extremes_and_counts() -> None:
 def test_the_interval_of_a_difference_is_a_students_t_interval() -> None:
     one, other = [60.1, 61.0, 59.2, 60.4], [58.0, 58.8, 59.9]
     expected = stats.ttest_ind(one, other).confidence_interval(0.95)
-    found = judge.gain(one, other)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    result = judge.gain(one, other)
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high))
     assert judge.gain([1.0], [2.0]).high == float("inf")
 
 
@@ -135,8 +135,8 @@ def test_exact_loop_detects_a_difference() -> None:
 
 def test_session_computes_a_part_once(tmp_path: Path) -> None:
     session = Session(train.Placement(), tmp_path, tmp_path / "work", show=False)
-    assert session.once("part", {"a": 1}, lambda: {"made": (1, 2)}) == {"made": [1, 2]}
-    assert session.once("part", {"a": 1}, lambda: pytest.fail("made again")) == {"made": [1, 2]}
+    assert session.once("part", {"a": 1}, lambda: {"value": (1, 2)}) == {"value": [1, 2]}
+    assert session.once("part", {"a": 1}, lambda: pytest.fail("computed again")) == {"value": [1, 2]}
     assert session.once("part", {"a": 2}, lambda: 3) == 3
     for path in (tmp_path / "work").iterdir():
         path.write_text("{")

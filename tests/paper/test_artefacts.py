@@ -19,7 +19,7 @@ from zerocross.paper.registry import ARTEFACTS
 from zerocross.paper.reproduce import KIND, make, paths
 from zerocross.paper.session import Session
 
-Made = Callable[[str], dict[str, Any]]
+Documents = Callable[[str], dict[str, Any]]
 TRAINED = ("fig3", "fig4", "fig5", "fig6", "fig7", "table2")
 
 
@@ -32,7 +32,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 
 @pytest.fixture(scope="session")
-def made(session: Session) -> Made:
+def documents(session: Session) -> Documents:
     """Return a function that gives the JSON of an artefact, computed once."""
     documents: dict[str, dict[str, Any]] = {}
 
@@ -57,8 +57,8 @@ def test_artefacts_of_the_paper_come_first_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_smoke_scale_has_claims_settings_and_provenance(made: Made, session: Session, name: str) -> None:
-    document = made(name)
+def test_smoke_scale_has_claims_settings_and_provenance(documents: Documents, session: Session, name: str) -> None:
+    document = documents(name)
     assert (document["kind"], document["name"], document["scale"]) == (KIND, name, "smoke")
     assert document["claims"]
     assert not [claim for claim in document["claims"] if claim["holds"] is False]
@@ -73,8 +73,8 @@ def test_smoke_scale_has_claims_settings_and_provenance(made: Made, session: Ses
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_every_curve_has_a_value_and_a_count_at_each_point(made: Made, name: str) -> None:
-    data = made(name)["data"]
+def test_every_curve_has_a_value_and_a_count_at_each_point(documents: Documents, name: str) -> None:
+    data = documents(name)["data"]
     for panel in data.get("panels", []):
         assert panel["curves"]
         for curve in panel["curves"]:
@@ -89,8 +89,10 @@ def test_every_curve_has_a_value_and_a_count_at_each_point(made: Made, name: str
 
 
 @pytest.mark.parametrize("name", ["table1", "fig4", "table2", "appendix"])
-def test_pictures_are_drawn_from_the_json_only(made: Made, session: Session, name: str, tmp_path: Path) -> None:
-    data = made(name)["data"]
+def test_pictures_are_drawn_from_the_json_only(
+    documents: Documents, session: Session, name: str, tmp_path: Path
+) -> None:
+    data = documents(name)["data"]
     panels, tables = map(panel_from, data.get("panels", [])), map(table_from, data["tables"])
     ARTEFACTS[name].plot(list(panels), list(tables), tmp_path / "again.svg")
     assert (tmp_path / "again.svg").read_bytes() == paths(session.out, name, "smoke")["svg"].read_bytes()
@@ -98,9 +100,9 @@ def test_pictures_are_drawn_from_the_json_only(made: Made, session: Session, nam
 
 @pytest.mark.parametrize("name", ["fig2", "fig5", "fig7", "fig8", "table3"])
 def test_nothing_is_trained_twice(
-    made: Made, session: Session, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    documents: Documents, session: Session, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    before = made(name)
+    before = documents(name)
     monkeypatch.setattr(train, "begin", never)
     monkeypatch.setattr(train, "fit", never)
     monkeypatch.setattr("zerocross.paper.exact.signs", never)
@@ -113,17 +115,17 @@ def test_figures_share_runs() -> None:
     assert len(fifth & sixth) == 2  # the filter at alpha 0.01 with decay, for both seeds
 
 
-def test_fig2_contains_complete_traces(made: Made) -> None:
-    traces = made("fig2")["data"]["trace"]
+def test_fig2_contains_complete_traces(documents: Documents) -> None:
+    traces = documents("fig2")["data"]["trace"]
     assert len(traces) == 6
     assert len({trace["label"] for trace in traces}) == 6
     assert all(len(trace["gradients"]) == 44 for trace in traces)  # two epochs of 22 updates
     assert all(any(trace["gradients"]) for trace in traces)
 
 
-def test_pairs_of_fig7_coincide(made: Made) -> None:
+def test_pairs_of_fig7_coincide(documents: Documents) -> None:
     """Bit-identical in float64 (a claim); in float32, rounding may cause small differences."""
-    for panel in made("fig7")["data"]["panels"]:
+    for panel in documents("fig7")["data"]["panels"]:
         one, other = panel["curves"]
         assert sum(one["mean"]) == pytest.approx(sum(other["mean"]), rel=0.05)
 

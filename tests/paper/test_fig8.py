@@ -35,8 +35,8 @@ GROUPS = {
 }
 
 
-def means(found: dict[str, Any]) -> list[float]:
-    return [found[key]["mean"] for key in ("filter", "latent", "difference")]
+def means(results: dict[str, Any]) -> list[float]:
+    return [results[key]["mean"] for key in ("filter", "latent", "difference")]
 
 
 def test_best_so_far_and_trials_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_best_so_far_and_trials_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert means(after["1"]) == [84.75, 45, 39.75]
     assert means(after["3"]) == pytest.approx([89, 83.45, 5.55])
     assert means(after["4"]) == [89, 86.5, 2.5]
-    needed = {kind: found["botorch"] for kind, found in measured["needed"].items()}
+    needed = {kind: actual["botorch"] for kind, actual in measured["needed"].items()}
     assert means(needed["all"]) == [3, 5, 2]  # 5 and 1; 5 and 5
     assert [needed["all"][space]["never"] for space in ("filter", "latent")] == [1, 2]
     assert means(needed["seed"]) == [1.5, 4.5, 3]  # 2 and 1; 4 and 5
@@ -65,8 +65,8 @@ def test_trials_needed_counts_from_one_and_is_censored() -> None:
 
 
 def test_interval_of_a_mean() -> None:
-    found = estimate([0.0, 1.0])  # a resampled mean is 0, 1/2 or 1, with 1/4, 1/2, 1/4
-    assert (found["mean"], found["low"], found["high"], found["n"]) == (0.5, 0, 1, 2)
+    actual = estimate([0.0, 1.0])  # a resampled mean is 0, 1/2 or 1, with 1/4, 1/2, 1/4
+    assert (actual["mean"], actual["low"], actual["high"], actual["n"]) == (0.5, 0, 1, 2)
     wide = estimate([float(value) for value in range(100)])
     error = 28.87 / 10  # standard deviation of 0..99, over the root of their number
     assert wide["low"] == pytest.approx(49.5 - 1.96 * error, abs=0.3)
@@ -76,10 +76,10 @@ def test_interval_of_a_mean() -> None:
 
 def test_interval_of_a_difference_has_the_spread_of_both() -> None:
     values = [float(value) for value in range(100)]
-    found = estimate(values, minus=[value - 3 for value in values])
-    assert found["mean"] == pytest.approx(3)
+    actual = estimate(values, minus=[value - 3 for value in values])
+    assert actual["mean"] == pytest.approx(3)
     error = 28.87 / 10 * 2**0.5
-    assert found["high"] - found["low"] == pytest.approx(2 * 1.96 * error, rel=0.05)
+    assert actual["high"] - actual["low"] == pytest.approx(2 * 1.96 * error, rel=0.05)
     assert estimate([5.0, 5.0], minus=[2.0, 2.0]) == {"mean": 3, "low": 3, "high": 3, "n": 2}
 
 

@@ -238,12 +238,12 @@ def drive(optimizer: torch.optim.Optimizer, param: nn.Parameter, gradients: Tens
 
 def bits(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> list[tuple[str, Tensor]]:
     """Copy parameters and state for bitwise comparison; flip counts are left out."""
-    found = [(f"parameter {index}", p.detach().clone()) for index, p in enumerate(params)]
+    results = [(f"parameter {index}", p.detach().clone()) for index, p in enumerate(params)]
     for index, param in enumerate(params):
         for key, value in sorted(optimizer.state.get(param, {}).items()):
             if isinstance(value, Tensor) and key != "flips":
-                found.append((f"{key} of {index}", value.clone()))
-    return found
+                results.append((f"{key} of {index}", value.clone()))
+    return results
 
 
 def assert_same_bits(one: list[tuple[str, Tensor]], other: list[tuple[str, Tensor]]) -> None:

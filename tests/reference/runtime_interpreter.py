@@ -36,7 +36,7 @@ def taps(x: Array, node: Node, kernel: tuple[int, int], fill: float) -> list[tup
         if attrs.get("ceil_mode") and room % stride[axis] and count * stride[axis] < x.shape[2 + axis] + padding[axis]:
             count += 1
         counts.append(count)
-    found = []
+    results = []
     for place in product(range(kernel[0]), range(kernel[1])):
         pixels = np.full((*x.shape[:2], *counts), fill, x.dtype)
         for y, column in product(range(counts[0]), range(counts[1])):
@@ -46,8 +46,8 @@ def taps(x: Array, node: Node, kernel: tuple[int, int], fill: float) -> list[tup
             ]
             if 0 <= at[0] < x.shape[2] and 0 <= at[1] < x.shape[3]:
                 pixels[:, :, y, column] = x[:, :, at[0], at[1]]
-        found.append((place, pixels))
-    return found
+        results.append((place, pixels))
+    return results
 
 
 def convolve(x: Array, weight: Array, node: Node, fill: float) -> Array:

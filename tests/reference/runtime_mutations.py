@@ -193,8 +193,8 @@ def attack_many(first: int, count: int, gigabytes: float) -> dict[str, int]:
     """Attack with many files, in a process with limited memory; count how far they got."""
     limit = int(gigabytes * (1 << 30))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for seed in range(first, first + count):
         outcome = attack(seed)
-        found[outcome] = found.get(outcome, 0) + 1
-    return found
+        results[outcome] = results.get(outcome, 0) + 1
+    return results

@@ -34,11 +34,11 @@ class RandomGraph:
     def graph(self) -> Graph:
         """Return the part of the graph on which the last value depends."""
         output = list(self.values)[-1]
-        nodes, wanted = [], {output}
+        nodes, expected = [], {output}
         for node in reversed(self.builder.nodes):
-            if node.output in wanted or node.op == "input":
+            if node.output in expected or node.op == "input":
                 nodes.insert(0, node)
-                wanted.update(node.inputs)
+                expected.update(node.inputs)
         tensors = {key: self.builder.tensors[key] for node in nodes for key in node.tensors.values()}
         return check(Graph(tuple(nodes), output, self.builder.input_size, tensors))
 

@@ -51,10 +51,10 @@ class Chromium:
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method and return its result; store events that arrive before it."""
         self.number += 1
-        asked = {"id": self.number, "method": method, "params": params}
+        request = {"id": self.number, "method": method, "params": params}
         if self.session:
-            asked["sessionId"] = self.session
-        message = json.dumps(asked).encode() + b"\0"
+            request["sessionId"] = self.session
+        message = json.dumps(request).encode() + b"\0"
         while message:
             message = message[os.write(self.write, message) :]
         while True:
@@ -118,16 +118,16 @@ class Chromium:
     def errors_and_warnings(self) -> list[str]:
         """Return errors, warnings and uncaught exceptions since the page was opened."""
         self.run("1")
-        found = []
+        results = []
         for event in self.events:
             params = event.get("params", {})
             if event.get("method") == "Runtime.exceptionThrown":
-                found.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
+                results.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
             elif event.get("method") == "Runtime.consoleAPICalled" and params["type"] in {"error", "warning"}:
-                found.append(str(params["args"]))
+                results.append(str(params["args"]))
             elif event.get("method") == "Log.entryAdded":
-                found.append(params["entry"]["text"])
-        return found
+                results.append(params["entry"]["text"])
+        return results
 
     def requests(self) -> list[str]:
         """Return the URLs that the page requested."""

@@ -94,11 +94,11 @@ def comparison() -> dict[str, Any]:
         if config.method == "bop":
             ended.append({"hash": config.hash, "config": to_dict(config), "failed": "diverged"})
         else:
-            ended.append(made(config))
+            ended.append(fake_result(config))
     return summarise(ended, command="zerocross compare --recipe digits")
 
 
-def made(config: Config) -> dict[str, Any]:
+def fake_result(config: Config) -> dict[str, Any]:
     """Return a result in the form that a run writes."""
     return {
         "hash": config.hash,

@@ -27,7 +27,7 @@ def test_the_table_counts_the_claims_that_hold(name: str):
 
 def test_readme_counts_the_artefacts_whose_claims_hold():
     holding = [
-        name for name, found in ARTEFACTS.items() if all(claim["holds"] is not False for claim in claims_of(found))
+        name for name, result in ARTEFACTS.items() if all(claim["holds"] is not False for claim in claims_of(result))
     ]
     stated = re.findall(r"In (\d+) of (\d+) figures and tables", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert stated == [(str(len(holding)), str(len(ARTEFACTS)))]
@@ -47,6 +47,6 @@ def test_all_artefacts_are_committed():
 
 @pytest.mark.parametrize("name", ARTEFACTS)
 def test_failed_claims_are_explained(name: str):
-    found = ARTEFACTS[name]
-    if any(claim["holds"] is False for claim in claims_of(found)):
-        assert registry.get(name).findings[found["scale"]] in found["notes"]
+    result = ARTEFACTS[name]
+    if any(claim["holds"] is False for claim in claims_of(result)):
+        assert registry.get(name).findings[result["scale"]] in result["notes"]

@@ -49,44 +49,44 @@ def in_javascript(browser: Chromium, filt: str, gradients: Sequence[float]) -> d
     }})()""")
 
 
-def check_against_python(found: dict[str, Any], filt: zf.IIRFilter, gradients: np.ndarray) -> None:
+def check_against_python(results: dict[str, Any], filt: zf.IIRFilter, gradients: np.ndarray) -> None:
     expected = zf.describe(filt)
-    assert found["stability"] == expected.stability
+    assert results["stability"] == expected.stability
     for name in _FIGURES:
         value = getattr(expected, "".join(f"_{c.lower()}" if c.isupper() else c for c in name))
-        assert float(found[name]) == pytest.approx(value, rel=1e-6), name
-    np.testing.assert_allclose(found["taps"], zf.impulse_response(filt, np.array(AGES)), rtol=1e-6, atol=1e-300)
-    np.testing.assert_allclose(found["gain"], np.abs(zf.frequency_response(filt, FREQUENCIES)[1]), rtol=1e-6)
+        assert float(results[name]) == pytest.approx(value, rel=1e-6), name
+    np.testing.assert_allclose(results["taps"], zf.impulse_response(filt, np.array(AGES)), rtol=1e-6, atol=1e-300)
+    np.testing.assert_allclose(results["gain"], np.abs(zf.frequency_response(filt, FREQUENCIES)[1]), rtol=1e-6)
     output = np.asarray(sosfilt(filt.sos, gradients))
-    np.testing.assert_allclose(found["output"], output, rtol=1e-6, atol=1e-12 * np.abs(output).max())
-    assert found["flips"] == (np.flatnonzero(np.diff(np.sign(output))) + 2).tolist()  # counted from 1
+    np.testing.assert_allclose(results["output"], output, rtol=1e-6, atol=1e-12 * np.abs(output).max())
+    assert results["flips"] == (np.flatnonzero(np.diff(np.sign(output))) + 2).tolist()  # counted from 1
     try:
         pair = zf.alpha_gamma(filt)
     except ValueError:
-        assert found["pair"] is None
+        assert results["pair"] is None
     else:
-        assert (found["pair"]["alpha"], found["pair"]["gamma"]) == pytest.approx(pair, rel=1e-6)
+        assert (results["pair"]["alpha"], results["pair"]["gamma"]) == pytest.approx(pair, rel=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), OWN)
 def test_filters_of_the_page_equal_python(shown: Chromium, alpha: float, gamma: float) -> None:
     gradients = np.random.default_rng(1).normal(size=200)
-    found = in_javascript(shown, f"filters.cascade(filters.ema({gamma}), filters.ema({alpha}))", gradients.tolist())
-    check_against_python(found, zf.cascade(zf.ema(gamma), zf.ema(alpha)), gradients)
+    result = in_javascript(shown, f"filters.cascade(filters.ema({gamma}), filters.ema({alpha}))", gradients.tolist())
+    check_against_python(result, zf.cascade(zf.ema(gamma), zf.ema(alpha)), gradients)
 
 
 @pytest.mark.parametrize(("lr", "momentum", "decay"), SGD)
 def test_sgd_of_the_page_equals_python(shown: Chromium, lr: float, momentum: float, decay: float) -> None:
     gradients = np.random.default_rng(2).normal(size=200)
-    found = in_javascript(shown, f"filters.fromSgd({lr}, {momentum}, {decay})", gradients.tolist())
-    check_against_python(found, zf.from_sgd(lr, momentum, decay), gradients)
+    result = in_javascript(shown, f"filters.fromSgd({lr}, {momentum}, {decay})", gradients.tolist())
+    check_against_python(result, zf.from_sgd(lr, momentum, decay), gradients)
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), OWN)
 def test_sgd_of_a_filter_in_the_page_equals_python(shown: Chromium, alpha: float, gamma: float) -> None:
-    found = shown.run(f"filters.toSgd({alpha}, {gamma}, 0.1)")
+    result = shown.run(f"filters.toSgd({alpha}, {gamma}, 0.1)")
     sgd = zf.to_sgd(alpha, gamma, 0.1)
-    assert (found["momentum"], found["weightDecay"]) == pytest.approx((sgd.momentum, sgd.weight_decay), rel=1e-9)
+    assert (result["momentum"], result["weightDecay"]) == pytest.approx((sgd.momentum, sgd.weight_decay), rel=1e-9)
 
 
 def test_an_output_of_exactly_zero_keeps_the_weight(shown: Chromium) -> None:
@@ -99,11 +99,11 @@ def test_an_output_of_exactly_zero_keeps_the_weight(shown: Chromium) -> None:
 
 def curve(browser: Chromium, role: str, name: str = "this filter") -> tuple[np.ndarray, np.ndarray]:
     """Return a curve as drawn."""
-    found = browser.run(f"""(() => {{
+    result = browser.run(f"""(() => {{
       const drawn = document.querySelector('[data-role="{role}"]').data.find((each) => each.name === "{name}");
       return [Array.from(drawn.x), Array.from(drawn.y)];
     }})()""")
-    return np.array(found[0]), np.array(found[1])
+    return np.array(result[0]), np.array(result[1])
 
 
 def figure(browser: Chromium, label: str) -> str:
@@ -184,21 +184,21 @@ def test_settings_of_torch_and_of_the_filter_are_converted(shown: Chromium) -> N
         type_in(shown, name, value)
     filt = zf.from_sgd(0.1, 0.9, 1e-4)
     alpha, gamma = zf.alpha_gamma(filt)
-    said = shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
-    assert said == f"zerocross.GradientFilter(params, alpha={alpha:.8g}, gamma={gamma:.8g})"
+    output = shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
+    assert output == f"zerocross.GradientFilter(params, alpha={alpha:.8g}, gamma={gamma:.8g})"
     assert figure(shown, "window") == f"{zf.window(filt):,.0f}"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [((0.1, 0.9, 0.0), "every gradient is remembered"), ((1.0, 0.9, 0.1), "the poles are complex")],
     ids=["integrator", "complex"],
 )
-def test_filters_that_are_not_two_averages(shown: Chromium, settings: tuple[float, float, float], said: str) -> None:
+def test_filters_that_are_not_two_averages(shown: Chromium, settings: tuple[float, float, float], message: str) -> None:
     choose(shown, "sgd")
     for name, value in zip(("lr", "momentum", "weightDecay"), settings, strict=True):
         type_in(shown, name, value)
-    assert said in shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
+    assert message in shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
     lr, momentum, decay = settings
     window = zf.window(zf.from_sgd(lr, momentum, decay))
     assert figure(shown, "window") == (f"{window:,.0f}" if math.isfinite(window) else "infinite")

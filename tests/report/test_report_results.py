@@ -49,9 +49,9 @@ def html(page: Path) -> str:
 
 
 def embedded(html: str, name: str) -> Any:
-    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)
-    assert found
-    return json.loads(found[1])
+    result = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)
+    assert result
+    return json.loads(result[1])
 
 
 def between(html: str, start: str) -> str:
@@ -63,14 +63,14 @@ def between(html: str, start: str) -> str:
 
 
 def test_the_largest_scale_of_each_artefact_is_read_and_figures_come_first(results: Path) -> None:
-    found = read(results)
-    assert [(each["name"], each["scale"]) for each in found.artefacts] == [
+    result = read(results)
+    assert [(each["name"], each["scale"]) for each in result.artefacts] == [
         ("fig2", "reduced"),
         ("fig5", "reduced"),
         ("table9", "odd"),
     ]
-    assert [each["name"] for each in found.comparisons] == ["compare-digits-2epochs"]
-    assert [line.partition(":")[0] for line in found.left_out] == ["broken.json", "fig5-smoke.json"]
+    assert [each["name"] for each in result.comparisons] == ["compare-digits-2epochs"]
+    assert [line.partition(":")[0] for line in result.left_out] == ["broken.json", "fig5-smoke.json"]
 
 
 def test_figures_are_ordered_by_number(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_invalid_files_are_left_out_and_the_others_shown(results: Path, tmp_path
         (tmp_path / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
     (tmp_path / "whole.json").write_text(json.dumps(whole), encoding="utf-8")
     (tmp_path / "fig9.json").write_text(json.dumps({"name": "fig9", "scale": "smoke", "claims": []}), encoding="utf-8")
-    found = read(tmp_path)
-    assert [each["name"] for each in found.comparisons] == ["whole"]
-    assert [each["name"] for each in found.artefacts] == ["fig9"]
-    assert [line.partition(": cannot be shown (")[0] for line in found.left_out] == [
+    result = read(tmp_path)
+    assert [each["name"] for each in result.comparisons] == ["whole"]
+    assert [each["name"] for each in result.artefacts] == ["fig9"]
+    assert [line.partition(": cannot be shown (")[0] for line in result.left_out] == [
         f"{n}.json" for n in sorted(spoilt)
     ]
-    assert 'id="whole"' in build(found)
+    assert 'id="whole"' in build(result)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "empty folder"])
@@ -194,8 +194,8 @@ def test_the_comparison_has_curves_a_table_and_failures(html: str) -> None:
 
 
 def test_without_a_recorded_gradient_the_explorer_gives_the_reason(results: Path, html: str) -> None:
-    found = read(results)
-    without = build(Results(found.artefacts[1:], (), ()))
+    result = read(results)
+    without = build(Results(result.artefacts[1:], (), ()))
     assert "None of these results has a recorded gradient" in without
     assert 'data-role="trace"' not in without
     assert 'data-role="trace"' in html

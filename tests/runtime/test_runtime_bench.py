@@ -51,8 +51,8 @@ def test_the_quick_run_prints_all_measurements(capsys: pytest.CaptureFixture[str
 
 
 def test_claims_compare_with_the_faster_rival():
-    found = {claim.text: (claim.value, claim.met) for claim in make_times().claims()}
-    assert found == {
+    result = {claim.text: (claim.value, claim.met) for claim in make_times().claims()}
+    assert result == {
         "product of bit matrices, share of the popcount limit": (pytest.approx(0.8), True),
         "256 -> 256 layer, x PyTorch's float convolution": (pytest.approx(10), True),
         "birealnet18, batch 1, one thread, x compiled float PyTorch": (pytest.approx(6), True),

@@ -28,19 +28,19 @@ from zerocross.runtime.preprocess import Audio, Preprocessing
 
 def test_a_network_survives_a_round_trip(tmp_path: Path):
     write(tmp_path / "all.zcb", GRAPH)
-    found = read(tmp_path / "all.zcb")
-    assert [(n.op, n.inputs, n.output) for n in found.nodes] == [(n.op, n.inputs, n.output) for n in GRAPH.nodes]
-    for node, original in zip(found.nodes, GRAPH.nodes, strict=True):
+    result = read(tmp_path / "all.zcb")
+    assert [(n.op, n.inputs, n.output) for n in result.nodes] == [(n.op, n.inputs, n.output) for n in GRAPH.nodes]
+    for node, original in zip(result.nodes, GRAPH.nodes, strict=True):
         assert {key: node.attrs[key] for key in original.attrs} == dict(original.attrs)
         for role in original.tensors:
-            array, before = found.tensor(node, role), GRAPH.tensor(original, role)
+            array, before = result.tensor(node, role), GRAPH.tensor(original, role)
             assert array is not None
             assert before is not None
             assert array.dtype == before.dtype
             assert array.tobytes() == before.tobytes()  # -0.0 stays -0.0
-    assert (found.input_size, found.output, found.classes) == (GRAPH.input_size, GRAPH.output, GRAPH.classes)
-    assert (found.preprocessing, found.provenance) == (GRAPH.preprocessing, GRAPH.provenance)
-    assert serialize(found) == DATA, "the same network must give the same bytes"
+    assert (result.input_size, result.output, result.classes) == (GRAPH.input_size, GRAPH.output, GRAPH.classes)
+    assert (result.preprocessing, result.provenance) == (GRAPH.preprocessing, GRAPH.provenance)
+    assert serialize(result) == DATA, "the same network must give the same bytes"
 
 
 def test_reading_fills_in_every_default():

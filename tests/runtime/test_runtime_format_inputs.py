@@ -44,34 +44,34 @@ def saved_wave(path: Path, samples: np.ndarray, rate: int, width: int = 2, chann
 
 def test_digits_as_images_and_as_bytes_equal_those_of_evaluation(tmp_path: Path):
     dataset = data.load("digits")
-    wanted = first_batch(dataset, 6)
+    expected = first_batch(dataset, 6)
     pixels = dataset.evaluation.inputs[:6].numpy()  # type: ignore[attr-defined]
     recipe = preprocessing_of(dataset)
     np.save(tmp_path / "six.npy", pixels)
-    np.testing.assert_array_equal(read_input(tmp_path / "six.npy", recipe, (1, 8, 8)), wanted)
+    np.testing.assert_array_equal(read_input(tmp_path / "six.npy", recipe, (1, 8, 8)), expected)
     for index in range(6):
         Image.fromarray(pixels[index, 0]).save(tmp_path / "one.png")
-        np.testing.assert_array_equal(read_input(tmp_path / "one.png", recipe, (1, 8, 8))[0], wanted[index])
+        np.testing.assert_array_equal(read_input(tmp_path / "one.png", recipe, (1, 8, 8))[0], expected[index])
 
 
 @pytest.mark.data
 def test_cifar_images_equal_those_of_evaluation(real_data: Path, tmp_path: Path):
     dataset = data.load("cifar10", real_data)
-    wanted = first_batch(dataset, 4)
+    expected = first_batch(dataset, 4)
     for index in range(4):
         pixels = dataset.evaluation.inputs[index].numpy()  # type: ignore[attr-defined]
         Image.fromarray(pixels.transpose(1, 2, 0)).save(tmp_path / "one.png")
-        found = read_input(tmp_path / "one.png", preprocessing_of(dataset), dataset.input_size)
-        np.testing.assert_array_equal(found[0], wanted[index])
+        result = read_input(tmp_path / "one.png", preprocessing_of(dataset), dataset.input_size)
+        np.testing.assert_array_equal(result[0], expected[index])
 
 
 @pytest.mark.data
 def test_imagenet_files_equal_those_of_evaluation(real_data: Path):
     dataset = data.load("imagenet", real_data)
-    wanted = first_batch(dataset, 8)
-    for path, each in zip(dataset.evaluation.files[:8], wanted, strict=True):  # type: ignore[attr-defined]
-        found = read_input(path, preprocessing_of(dataset), dataset.input_size)
-        np.testing.assert_array_equal(found[0], each)
+    expected = first_batch(dataset, 8)
+    for path, each in zip(dataset.evaluation.files[:8], expected, strict=True):  # type: ignore[attr-defined]
+        result = read_input(path, preprocessing_of(dataset), dataset.input_size)
+        np.testing.assert_array_equal(result[0], each)
 
 
 def speech_dataset() -> Dataset:
@@ -88,8 +88,8 @@ def test_clips_equal_those_of_evaluation(tmp_path: Path, rate: int):
         path = saved_wave(tmp_path / "clip.wav", signal, rate)
         recipe = preprocessing_of(speech_dataset())
         codes = sound.log_mel(sound.centred([evaluated_clip(path)]))[:, None]
-        wanted = normalised(torch.from_numpy(codes), recipe.mean, recipe.std).numpy()
-        np.testing.assert_array_equal(read_input(path, recipe, (1, 40, 32)), wanted)
+        expected = normalised(torch.from_numpy(codes), recipe.mean, recipe.std).numpy()
+        np.testing.assert_array_equal(read_input(path, recipe, (1, 40, 32)), expected)
 
 
 @pytest.mark.data
@@ -107,8 +107,8 @@ def test_clips_of_every_sample_width_are_read_as_in_evaluation(tmp_path: Path, w
     rng = np.random.default_rng(width)
     raw = rng.integers(0, 256, (500, 2, width)).astype(np.uint8)
     path = saved_wave(tmp_path / "clip.wav", raw, 8000, width, 2)
-    found = read_clip(path, Audio(8000, 8000))
-    np.testing.assert_array_equal(found, sound.centred([evaluated_clip(path)])[0])
+    result = read_clip(path, Audio(8000, 8000))
+    np.testing.assert_array_equal(result, sound.centred([evaluated_clip(path)])[0])
 
 
 def test_waves_are_scaled_as_in_evaluation(tmp_path: Path):
@@ -122,10 +122,10 @@ def test_waves_are_scaled_as_in_evaluation(tmp_path: Path):
 def test_images_of_other_sizes_are_resized_and_cropped(tmp_path: Path):
     Image.new("RGB", (64, 48), (255, 0, 0)).save(tmp_path / "red.png")
     recipe = Preprocessing("image", resize=32)
-    found = read_input(tmp_path / "red.png", recipe, (3, 32, 32))
-    assert found.shape == (1, 3, 32, 32)
-    assert (found[0, 0] == 1).all()
-    assert (found[0, 1:] == 0).all()
+    result = read_input(tmp_path / "red.png", recipe, (3, 32, 32))
+    assert result.shape == (1, 3, 32, 32)
+    assert (result[0, 0] == 1).all()
+    assert (result[0, 1:] == 0).all()
     assert read_input(tmp_path / "red.png", recipe, (1, 32, 32)).shape == (1, 1, 32, 32)
 
 
@@ -219,8 +219,8 @@ def test_transparent_images_are_refused_and_opaque_ones_read(mode: str, tmp_path
     opaque = image.convert(mode)
     opaque.save(tmp_path / "opaque.png")
     image.convert("L").save(tmp_path / "plain.png")
-    wanted = read_input(tmp_path / "plain.png", RECIPE, (1, 4, 4))
-    np.testing.assert_array_equal(read_input(tmp_path / "opaque.png", RECIPE, (1, 4, 4)), wanted)
+    expected = read_input(tmp_path / "plain.png", RECIPE, (1, 4, 4))
+    np.testing.assert_array_equal(read_input(tmp_path / "opaque.png", RECIPE, (1, 4, 4)), expected)
     image.putpixel((1, 2), (0, 0, 0, 0))
     if mode == "P":
         opaque.save(tmp_path / "clear.png", transparency=opaque.getpixel((0, 0)))

@@ -27,12 +27,12 @@ ODD = (
 
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Return every (container, key) of a JSON value."""
-    found = []
+    results = []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in list(items):
-        found.append((value, key))
-        found += places(child)
-    return found
+        results.append((value, key))
+        results += places(child)
+    return results
 
 
 def tampered(rng: random.Random) -> bytes:

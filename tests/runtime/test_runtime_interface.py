@@ -21,8 +21,8 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8)).astype(np.uint8
 
 def test_bytes_are_normalised_like_images(tmp_path: Path):
     model = Model(GRAPH)
-    wanted = model((PIXELS.astype(np.float32) / 255 - 0.5) / 0.25)
-    np.testing.assert_allclose(model(PIXELS), wanted, rtol=1e-4, atol=1e-4)
+    expected = model((PIXELS.astype(np.float32) / 255 - 0.5) / 0.25)
+    np.testing.assert_allclose(model(PIXELS), expected, rtol=1e-4, atol=1e-4)
     np.save(tmp_path / "x.npy", PIXELS)
     Image.fromarray(PIXELS[0, 0]).save(tmp_path / "x.png")
     for one, count in ((PIXELS, 3), (PIXELS[0], 1), (tmp_path / "x.npy", 3), (str(tmp_path / "x.png"), 1)):
@@ -70,8 +70,8 @@ def test_attributes_and_representation():
 def test_a_model_can_be_pickled(copied, tmp_path: Path):
     write(tmp_path / "net.zcb", GRAPH)
     model = load(tmp_path / "net.zcb", threads=min(2, processors()))
-    wanted = model(PIXELS)
+    expected = model(PIXELS)
     (tmp_path / "net.zcb").unlink()
     again = copied(model)
-    np.testing.assert_array_equal(again(PIXELS), wanted)
+    np.testing.assert_array_equal(again(PIXELS), expected)
     assert (again.threads, again.classes, repr(again)) == (model.threads, model.classes, repr(model))

@@ -27,9 +27,9 @@ def residual(channels: int = 3) -> tuple[Builder, Graph]:
 def test_repeated_calls_give_the_same_results():
     builder, graph = residual()
     model, x = Model(graph), builder.batch(9)
-    wanted = interpret(graph, x)[graph.output]
+    expected = interpret(graph, x)[graph.output]
     for _ in range(3):
-        np.testing.assert_allclose(model(x), wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("channels", [3, 16, 17])
@@ -37,13 +37,13 @@ def test_repeated_calls_give_the_same_results():
 def test_other_samples_of_the_batch_do_not_matter(channels: int, bad: np.float32):
     builder, graph = residual(channels)
     model, x = Model(graph), builder.batch(5)
-    wanted = model(x)
+    expected = model(x)
     for index in range(5):
         spoilt = x.copy()
         spoilt[index] = bad
         others = np.arange(5) != index
-        np.testing.assert_array_equal(model(spoilt)[others], wanted[others])
-        np.testing.assert_array_equal(model(x), wanted)
+        np.testing.assert_array_equal(model(spoilt)[others], expected[others])
+        np.testing.assert_array_equal(model(x), expected)
 
 
 def test_padding_after_the_last_channel_stays_zero():

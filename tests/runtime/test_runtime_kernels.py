@@ -129,8 +129,8 @@ def test_linear_layer_of_bytes_is_bit_exact(features: int, outputs: int, images:
     equal(b, b.byte_linear("x", features, outputs), images)
 
 
-@pytest.mark.parametrize(("number", "wanted"), [(np.nan, "nan"), (np.inf, "nan"), (1e-38, "bias"), (0.0, "bias")])
-def test_numbers_that_cannot_be_quantized(number: float, wanted: str):
+@pytest.mark.parametrize(("number", "expected"), [(np.nan, "nan"), (np.inf, "nan"), (1e-38, "bias"), (0.0, "bias")])
+def test_numbers_that_cannot_be_quantized(number: float, expected: str):
     b = Builder(2, 4, 4)
     graph = b.graph(b.byte_conv("x", 5, (3, 3), bias=True, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1))
     x = np.zeros((2, 2, 4, 4), np.float32)
@@ -139,7 +139,7 @@ def test_numbers_that_cannot_be_quantized(number: float, wanted: str):
     bias = graph.tensors[graph.nodes[-1].tensors["bias"]]
     # The other image is unaffected.
     np.testing.assert_array_equal(y[0], np.broadcast_to(bias[:, None, None], y[0].shape))
-    if wanted == "nan":
+    if expected == "nan":
         assert np.isnan(y[1]).all()
     else:
         np.testing.assert_array_equal(y[1], y[0])

@@ -204,9 +204,9 @@ def test_results_do_not_depend_on_threads(name: str):
 def test_an_input_may_be_read_only():
     builder, graph = bireal(16, "pool")
     model, x = Model(graph), builder.batch(2)
-    wanted = model(x)
+    expected = model(x)
     x.flags.writeable = False
-    np.testing.assert_array_equal(model(x), wanted)
+    np.testing.assert_array_equal(model(x), expected)
 
 
 def test_more_threads_than_processors_or_images(monkeypatch: pytest.MonkeyPatch):

@@ -55,9 +55,9 @@ def started(*words: str) -> Iterator[Server]:
     assert process.stderr is not None
     try:
         line = process.stdout.readline()
-        found = re.search(r"zoo:digits at http://127\.0\.0\.1:(\d+);", line)
-        assert found, line + process.stderr.read()
-        yield Server(process, int(found[1]))
+        result = re.search(r"zoo:digits at http://127\.0\.0\.1:(\d+);", line)
+        assert result, line + process.stderr.read()
+        yield Server(process, int(result[1]))
     finally:
         process.kill()
         process.wait(30)
@@ -125,7 +125,7 @@ def test_predictions_equal_those_of_the_network(server: Server):
 
 def test_concurrent_clients_each_get_their_own_answers(server: Server):
     pixels = digits(60)
-    wanted = zoo.load("digits")(pixels)
+    reference = zoo.load("digits")(pixels)
     before = counted(server, "zerocross_batch_samples_sum")
 
     def client(number: int) -> None:
@@ -134,9 +134,9 @@ def test_concurrent_clients_each_get_their_own_answers(server: Server):
             status, answer = server.post(npy(some), "application/octet-stream", "/predict?top=10")
             assert status == 200
             for row, result in enumerate(answer["results"]):
-                found = {each["class"]: each["score"] for each in result["classes"]}
-                expected = {str(k): value for k, value in enumerate(wanted[index + row].tolist())}
-                assert found == pytest.approx(expected, abs=1e-4)
+                actual = {each["class"]: each["score"] for each in result["classes"]}
+                expected = {str(k): value for k, value in enumerate(reference[index + row].tolist())}
+                assert actual == pytest.approx(expected, abs=1e-4)
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(client, range(6)))
@@ -147,8 +147,8 @@ def test_concurrent_clients_each_get_their_own_answers(server: Server):
 def counted(server: Server, name: str) -> float:
     status, text = server.ask("GET", "/metrics")
     assert status == 200
-    found = re.search(rf"^{re.escape(name)} ([\d.e+]+)$", str(text), re.MULTILINE)
-    return float(found[1]) if found else 0.0
+    result = re.search(rf"^{re.escape(name)} ([\d.e+]+)$", str(text), re.MULTILINE)
+    return float(result[1]) if result else 0.0
 
 
 def silence() -> bytes:
@@ -179,8 +179,8 @@ NAN = np.full((1, 8, 8), np.nan, np.float32)
     ],
 )
 def test_bad_uploads_are_refused_with_the_reason(server: Server, body: bytes, kind: str, status: int, reason: str):
-    found, answer = server.post(body, kind)
-    assert found == status, answer
+    result, answer = server.post(body, kind)
+    assert result == status, answer
     assert reason in answer["detail"]
     assert "/tmp" not in answer["detail"]
 

@@ -47,8 +47,8 @@ def test_requests_during_a_batch_form_the_next_one():
         await asyncio.sleep(0.05)
         free.set()
         assert (await first).tolist() == [[10]]
-        found = [(await task)[:, 0].tolist() for task in rest]
-        assert found == [[20], [30, 40], [50], [60, 70, 80, 90, 100], [110]]
+        result = [(await task)[:, 0].tolist() for task in rest]
+        assert result == [[20], [30, 40], [50], [60, 70, 80, 90, 100], [110]]
 
     assert run_script(script, predict) == [1, 4, 5, 1], "up to four together; a request of five is a batch by itself"
 
@@ -57,8 +57,8 @@ def test_hundreds_of_requests_each_get_their_own_results():
     async def script(batcher: Batcher) -> None:
         rng = np.random.default_rng(0)
         requests = [samples(*rng.normal(size=rng.integers(1, 6))) for _ in range(300)]
-        found = await asyncio.gather(*(batcher(x) for x in requests))
-        for x, y in zip(requests, found, strict=True):
+        result = await asyncio.gather(*(batcher(x) for x in requests))
+        for x, y in zip(requests, result, strict=True):
             np.testing.assert_array_equal(y, 2 * x)
 
     sizes = run_script(script, lambda x: 2 * x, max_batch=16)

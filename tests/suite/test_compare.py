@@ -16,7 +16,7 @@ from zerocross.suite.compare import KIND, configs, summarise, two_step_methods
 from zerocross.train.config import Config, to_dict
 
 
-def made(config: Config, top1: list[float], flips: list[float], seconds: float = 10.0) -> dict[str, Any]:
+def fake_result(config: Config, top1: list[float], flips: list[float], seconds: float = 10.0) -> dict[str, Any]:
     """Return a result in the form that a run writes: accuracies per epoch, FF ratios every tenth update."""
     stages = [number for number, stage in enumerate(config.stages) for _ in range(stage.epochs)]
     return {
@@ -41,11 +41,11 @@ def summary() -> dict[str, Any]:
         if config.method == "bop" or (config.method, config.seed) == ("latent-sgd", 1):
             ended.append({"hash": config.hash, "config": to_dict(config), "failed": "training has diverged"})
         elif config.method == "adambnn":
-            ended.append(made(config, [30.0, 60.0], [0.001]))
+            ended.append(fake_result(config, [30.0, 60.0], [0.001]))
         elif config.method == "latent-sgd":
-            ended.append(made(config, [50.0, 95.0], [0.3, 0.0]))
+            ended.append(fake_result(config, [50.0, 95.0], [0.3, 0.0]))
         else:
-            ended.append(made(config, [60.0, 90.0 + config.seed], [0.5, 0.1 * (1 + config.seed)], 20.0))
+            ended.append(fake_result(config, [60.0, 90.0 + config.seed], [0.5, 0.1 * (1 + config.seed)], 20.0))
     return summarise(ended, command="zerocross compare ...")
 
 
@@ -78,7 +78,7 @@ def test_two_steps_include_the_methods_that_support_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("methods", "options", "said"),
+    ("methods", "options", "message"),
     [
         ({"filtre": 1}, {}, "did you mean 'filter'"),
         ({"filter": 1, "latent-sgd": 1}, {"changes": {"optimizer.alpha": "1e-3"}}, "latent-sgd: .*field 'alpha'"),
@@ -88,8 +88,10 @@ def test_two_steps_include_the_methods_that_support_them() -> None:
         ({"filter": 1}, {"changes": {"seed": "3"}}, "--seeds"),
     ],
 )  # fmt: skip
-def test_incomparable_methods_are_refused_by_name(methods: dict[str, int], options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_incomparable_methods_are_refused_by_name(
+    methods: dict[str, int], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
         configs("digits", methods, **options)
 
 
@@ -126,7 +128,7 @@ def test_curves_are_means_over_seeds_with_their_extremes(summary: dict[str, Any]
 def test_long_curves_become_means_of_blocks() -> None:
     (config,) = configs("digits", {"filter": 1}, epochs=1)
     flips = [0.1 * (number % 2) for number in range(1000)]
-    curve = summarise([made(config, [50.0], flips)])["methods"]["filter"]["ff_ratio"]
+    curve = summarise([fake_result(config, [50.0], flips)])["methods"]["filter"]["ff_ratio"]
     assert len(curve["update"]) == 100
     assert curve["update"][:2] == [45.0, 145.0]
     assert curve["mean"] == pytest.approx([0.05] * 100)
@@ -134,7 +136,7 @@ def test_long_curves_become_means_of_blocks() -> None:
 
 def test_runs_without_flips_have_no_flip_curve() -> None:
     (config,) = configs("digits", {"filter": 1}, epochs=1)
-    assert summarise([made(config, [50.0], [])])["methods"]["filter"]["ff_ratio"] is None
+    assert summarise([fake_result(config, [50.0], [])])["methods"]["filter"]["ff_ratio"] is None
 
 
 # ---- table and picture

@@ -11,7 +11,7 @@ from zerocross.suite.rank import complete, groups, holm, rank
 from zerocross.suite.rank_output import draw, page
 
 
-def made(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
+def fake_table(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
     """Return a table in which b is 5 points above a, c equals b on average, and the twin is 10 above a."""
     random = np.random.default_rng(0)
     scores = {}
@@ -31,7 +31,7 @@ def test_holm() -> None:
 
 
 def test_ranks_tests_and_differences() -> None:
-    document = rank(made())
+    document = rank(fake_table())
     rows = document["methods"]
     assert rows["a"]["rank"] == 3.0
     assert rows["b"]["rank"] == rows["c"]["rank"] == 1.5
@@ -48,7 +48,7 @@ def test_ranks_tests_and_differences() -> None:
 
 
 def test_the_interval_is_wider_where_tasks_differ() -> None:
-    scores = made()
+    scores = fake_table()
     for number, row in enumerate(scores.values()):
         row["a"] = [value + number for value in row["a"]]
     twin = rank(scores)["methods"]["a"]["to_twin"]
@@ -58,7 +58,7 @@ def test_the_interval_is_wider_where_tasks_differ() -> None:
 
 
 def test_gaps_are_left_out_and_named() -> None:
-    scores = made()
+    scores = fake_table()
     del scores["t3"]["b"], scores["t3"]["c"], scores["t3"]["real"]
     for row in scores.values():
         row["d"] = [1.0, 1.0, 1.0]
@@ -81,7 +81,7 @@ def test_groups_are_maximal_stretches() -> None:
 
 
 def test_picture_and_page(tmp_path: Path) -> None:
-    scores = made()
+    scores = fake_table()
     del scores["t0"]["b"]
     document = {**rank(scores), "seeds": 3, "diverged": 2}
     for kind in ("svg", "png"):

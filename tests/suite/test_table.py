@@ -95,8 +95,8 @@ def test_names() -> None:
     assert [task.name for task in table.task_names("digits, Wafer,digits")] == ["digits", "Wafer"]
     assert len(table.task_names("series")) == 11
     assert len(table.task_names("all")) == len(TASKS)
-    for text, said in (("filtre", "did you mean"), ("rael", "did you mean|must be one of")):
-        with pytest.raises(ValueError, match=said):
+    for text, message in (("filtre", "did you mean"), ("rael", "did you mean|must be one of")):
+        with pytest.raises(ValueError, match=message):
             table.method_names(text)
 
 
@@ -122,11 +122,16 @@ def test_a_table_is_filled_once(short_digits: Task, tmp_path: Path, capsys: pyte
     assert run(words) == 0
     path = tmp_path / "r" / "digits.jsonl"
     text = path.read_text()
-    made = [json.loads(line) for line in text.splitlines()]
-    assert [(each["method"], each["seed"]) for each in made] == [("filter", 0), ("filter", 1), ("real", 0), ("real", 1)]
-    assert all(each["on"] == "test" and each["table"] == "published" and 5 < each["score"] < 100 for each in made)
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [(each["method"], each["seed"]) for each in rows] == [
+        ("filter", 0),
+        ("filter", 1),
+        ("real", 0),
+        ("real", 1),
+    ]
+    assert all(each["on"] == "test" and each["table"] == "published" and 5 < each["score"] < 100 for each in rows)
     assert all(len(line) < lines.LIMIT for line in text.splitlines())
-    assert sorted(each["hash"] for each in made) == sorted(
+    assert sorted(each["hash"] for each in rows) == sorted(
         each.config.hash for each in table.published([short_digits], ["real", "filter"], 2)
     )
     assert "4 runs to do" in capsys.readouterr().out
@@ -137,9 +142,9 @@ def test_a_table_is_filled_once(short_digits: Task, tmp_path: Path, capsys: pyte
 
 def test_tuning_is_trials_on_held_out_data_and_the_best_on_test_data(short_digits: Task, tmp_path: Path) -> None:
     assert run(command(tmp_path, "--methods", "filter", "--seeds", "1", "--table", "tuned", "--trials", "3", "-q")) == 0
-    made = list(lines.read(tmp_path / "r" / "digits.jsonl").values())
-    trials = [each for each in made if each["on"] == "validation"]
-    (final,) = [each for each in made if each["on"] == "test"]
+    rows = list(lines.read(tmp_path / "r" / "digits.jsonl").values())
+    trials = [each for each in rows if each["on"] == "validation"]
+    (final,) = [each for each in rows if each["on"] == "test"]
     assert len(trials) == 3
     assert final["settings"] == max(trials, key=lambda each: each["score"])["settings"]
 
@@ -158,9 +163,9 @@ def test_a_diverged_training_counts_as_zero_and_stops_nothing(
 
     monkeypatch.setattr(train, "fit", fit)
     assert run(command(tmp_path, "--methods", "filter", "--seeds", "2")) == 0
-    made = {each["seed"]: each for each in lines.read(tmp_path / "r" / "digits.jsonl").values()}
-    assert (made[0]["score"], "loss is nan" in made[0]["diverged"]) == (0.0, True)
-    assert made[1]["score"] > 5
+    rows = {each["seed"]: each for each in lines.read(tmp_path / "r" / "digits.jsonl").values()}
+    assert (rows[0]["score"], "loss is nan" in rows[0]["diverged"]) == (0.0, True)
+    assert rows[1]["score"] > 5
     assert "1 of 2 runs diverged" in capsys.readouterr().out
 
 
@@ -179,9 +184,9 @@ def test_sigterm_keeps_finished_runs(tmp_path: Path) -> None:
     while not path.exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 143
-    assert "run the same command again to continue" in said
+    assert "run the same command again to continue" in output
     assert 1 <= len(lines.read(path)) < 3
 
 

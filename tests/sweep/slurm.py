@@ -98,7 +98,7 @@ class Cluster:
         )
         return done.stdout + done.stderr
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the output of the daemons, for the message of a failed test."""
         return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.out"))
 
@@ -110,7 +110,7 @@ class Cluster:
             )  # fmt: skip
         time.sleep(0.2)
         if (code := self._running[name].poll()) is not None:
-            raise RuntimeError(f"{name} ended with {code}: {self.said()}")
+            raise RuntimeError(f"{name} ended with {code}: {self.output()}")
 
 
 _CONFIG = """\

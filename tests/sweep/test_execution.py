@@ -50,7 +50,7 @@ def test_options_override_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("cluster = ", "is not a TOML file"),
         ("partitoin = 'gpu'", "did you mean 'partition'"),
@@ -63,14 +63,14 @@ def test_options_override_the_file(tmp_path: Path) -> None:
         ("cluster = 'slrum'", "did you mean 'slurm'"),
     ],
 )
-def test_invalid_files_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "cluster.toml").write_text(text)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         from_file(tmp_path / "cluster.toml")
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"jobs": 0}, "jobs is 0; it must be at least 1"),
         ({"time": 2}, "time is 2; it must be at least 5"),
@@ -79,14 +79,14 @@ def test_invalid_files_are_refused(tmp_path: Path, text: str, said: str) -> None
         ({"cluster": "pbs"}, "it must be one of local, slurm"),
     ],
 )
-def test_invalid_values_are_refused(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_values_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Execution(**values)
 
 
 @pytest.mark.parametrize("command", ["compare", "reproduce"])
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--partition", "gpu"], "--partition: only for a cluster; add --cluster slurm"),
         (["--cluster", "slurm", "--time", "soon"], "write minutes"),
@@ -96,7 +96,7 @@ def test_invalid_values_are_refused(values: dict[str, Any], said: str) -> None:
 def test_commands_accept_these_options_and_give_one_line_errors(
     command: str,
     words: list[str],
-    said: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +104,7 @@ def test_commands_accept_these_options_and_give_one_line_errors(
     monkeypatch.chdir(tmp_path)
     assert app.run([command, *words]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

@@ -39,9 +39,9 @@ OTHER = dataclasses.replace(ONE, space="latent")
 Trained = list[train.Config]
 
 
-def made(wanted: list[Search], folder: Path, jobs: int = 1) -> list[dict[str, Any]]:
+def results_of(searches: list[Search], folder: Path, jobs: int = 1) -> list[dict[str, Any]]:
     cache = RunCache(folder / "results", folder / "work")
-    return run_searches(wanted, train.Placement(), cache, Execution(jobs), show=False)
+    return run_searches(searches, train.Placement(), cache, Execution(jobs), show=False)
 
 
 def outcomes(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -82,7 +82,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, trained: Trained, count: int, endin
 
 
 def test_a_trial_is_trained_with_its_settings_and_the_seed_of_the_search(trained: Trained, tmp_path: Path) -> None:
-    (result,) = made([ONE], tmp_path)
+    (result,) = results_of([ONE], tmp_path)
     assert len(trained) == len(result["outcomes"]) == TRIALS
     assert {config.seed for config in trained} == {3}
     assert all(config.data.validate for config in trained)
@@ -120,11 +120,11 @@ def test_hash_does_not_change_with_irrelevant_settings() -> None:
 
 
 def test_cached_results_are_not_computed_again(trained: Trained, tmp_path: Path) -> None:
-    first = made([ONE], tmp_path)
-    both = made([OTHER, ONE], tmp_path)
+    first = results_of([ONE], tmp_path)
+    both = results_of([OTHER, ONE], tmp_path)
     assert [config.method for config in trained] == ["filter"] * TRIALS + ["latent-sgd"] * TRIALS
     assert both[1] == first[0]
-    assert made([OTHER, ONE], tmp_path, jobs=2) == both
+    assert results_of([OTHER, ONE], tmp_path, jobs=2) == both
     assert len(trained) == 2 * TRIALS
 
 
@@ -133,25 +133,25 @@ def test_a_stopped_search_resumes_after_its_finished_trials(
     killed: bool, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = [dataclasses.replace(ONE, sampler="tpe", trials=8), dataclasses.replace(OTHER, trials=2)]
-    whole = outcomes(made(both, tmp_path / "whole"))
+    whole = outcomes(results_of(both, tmp_path / "whole"))
     trained.clear()
     undo = stop_at(monkeypatch, trained, 6, SystemExit(143))
     with monkeypatch.context() as patch:
         if killed:  # a killed process cannot return its trial
             patch.setattr(queue, "give_back", lambda *_: None)
         with pytest.raises(Interrupted, match="with 0 of 2 searches finished; run the same command again") as cut:
-            made(both, tmp_path)
+            results_of(both, tmp_path)
     assert cut.value.exit_code == 143
     assert not list(tmp_path.glob("results/*"))
     undo()
-    assert outcomes(made(both, tmp_path)) == whole
+    assert outcomes(results_of(both, tmp_path)) == whole
     assert len(trained) == 8 + 2
 
 
 def test_ctrl_c_is_reported(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_at(monkeypatch, trained, TRIALS, KeyboardInterrupt())
     with pytest.raises(Interrupted, match="with 1 of 2 searches finished; run the same command again") as cut:
-        made([ONE, OTHER], tmp_path)
+        results_of([ONE, OTHER], tmp_path)
     assert cut.value.exit_code == 130
 
 
@@ -162,17 +162,17 @@ def test_damaged_file_is_named(trained: Trained, tmp_path: Path) -> None:
         "'value'": lambda values: values["outcomes"][0].pop("value"),
         "it holds the result of another search": lambda values: values["search"].update(seed=4),
     }
-    (result,) = made([ONE], tmp_path)
+    (result,) = results_of([ONE], tmp_path)
     path = tmp_path / "results" / f"{ONE.hash}.json"
-    for said, change in damage.items():
+    for message, change in damage.items():
         values = copy.deepcopy(result)
         change(values)
         path.write_text(json.dumps(values))
-        with pytest.raises(ValueError, match=f"{path} is damaged: {said}; remove the file to repeat this search"):
-            made([ONE], tmp_path)
+        with pytest.raises(ValueError, match=f"{path} is damaged: {message}; remove the file to repeat this search"):
+            results_of([ONE], tmp_path)
     path.write_text("{")
     with pytest.raises(ValueError, match=f"{path} is damaged"):
-        made([ONE], tmp_path)
+        results_of([ONE], tmp_path)
     assert len(trained) == TRIALS
 
 
@@ -184,11 +184,11 @@ def test_invalid_searches_are_refused_before_any_work(trained: Trained, tmp_path
             ONE, base=dataclasses.replace(BASE, batch_size=100_000)
         ),
     }
-    for said, search in wrong.items():
-        with pytest.raises(ValueError, match=said):
-            made([OTHER, search], tmp_path)
+    for message, search in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            results_of([OTHER, search], tmp_path)
     with pytest.raises(ValueError, match="jobs is 0"):
-        made([ONE], tmp_path, jobs=0)
+        results_of([ONE], tmp_path, jobs=0)
     assert not trained
     assert not list(tmp_path.iterdir())
 
@@ -205,7 +205,7 @@ def test_a_failed_search_is_named_and_the_others_are_kept(
 
     monkeypatch.setattr(searches, "KIND", dataclasses.replace(searches.KIND, work=fail))
     with pytest.raises(train.RunError, match="1 of 2 searches failed: filter, random, seed 3: 2 of 3 trials failed"):
-        made([ONE, OTHER], tmp_path)
+        results_of([ONE, OTHER], tmp_path)
     assert [path.stem for path in (tmp_path / "results").iterdir()] == [OTHER.hash]
 
 
@@ -213,7 +213,7 @@ def test_a_failed_search_is_named_and_the_others_are_kept(
 def test_two_jobs_give_the_same_results_as_one(tmp_path: Path) -> None:
     """Real trainings in real processes."""
     both = [dataclasses.replace(search, trials=2) for search in (ONE, OTHER)]
-    assert outcomes(made(both, tmp_path / "two", jobs=2)) == outcomes(made(both, tmp_path / "one"))
+    assert outcomes(results_of(both, tmp_path / "two", jobs=2)) == outcomes(results_of(both, tmp_path / "one"))
 
 
 def test_time_left_is_estimated_from_searches_of_the_same_kind() -> None:

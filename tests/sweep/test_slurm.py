@@ -64,16 +64,16 @@ def unbroken(seeds: int, folder: Path) -> list[dict[str, Any]]:
     return run_all(whole, train.Placement(), RunCache(folder / "results", folder / "work", keep=True), show=False)
 
 
-def check_equal(found: Path, folder: Path, seeds: int) -> None:
+def check_equal(actual: Path, folder: Path, seeds: int) -> None:
     """Check that all results exist once, with the figures and weights of uninterrupted runs."""
-    wanted = unbroken(seeds, folder)
-    assert {path.stem for path in (found / "results" / "runs").glob("*.json")} == {each["hash"] for each in wanted}
-    for each in wanted:
-        result = json.loads((found / "results" / "runs" / f"{each['hash']}.json").read_text())
+    expected = unbroken(seeds, folder)
+    assert {path.stem for path in (actual / "results" / "runs").glob("*.json")} == {each["hash"] for each in expected}
+    for each in expected:
+        result = json.loads((actual / "results" / "runs" / f"{each['hash']}.json").read_text())
         for key in ("config", "final", "history", "ff_ratio", "train_loss"):
             assert result[key] == each[key], key
         ours, theirs = (
-            load_file(run / each["hash"] / "model.safetensors") for run in (found / "runs/by-hash", folder / "work")
+            load_file(run / each["hash"] / "model.safetensors") for run in (actual / "runs/by-hash", folder / "work")
         )
         assert ours.keys() == theirs.keys()
         assert all(ours[name].equal(theirs[name]) for name in ours)
@@ -105,14 +105,14 @@ class Watched:
 def process_of(number: str) -> int:
     """Return the process of a Slurm job, given its number in the queue: 12, or 12_3 in an array."""
     array, _, task = number.partition("_")
-    wanted = {f"SLURM_ARRAY_JOB_ID={array}", f"SLURM_ARRAY_TASK_ID={task}"} if task else {f"SLURM_JOB_ID={array}"}
+    expected = {f"SLURM_ARRAY_JOB_ID={array}", f"SLURM_ARRAY_TASK_ID={task}"} if task else {f"SLURM_JOB_ID={array}"}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             variables = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if b"submitit.core._submit" in words and b"srun" not in words[0] and wanted <= set(variables):
+        if b"submitit.core._submit" in words and b"srun" not in words[0] and expected <= set(variables):
             return int(folder.name)
     raise AssertionError(f"no process does job {number}")
 
@@ -122,9 +122,9 @@ def test_a_cancelled_job_is_submitted_again_and_resumes(forks: Forks, cluster: C
     runs = Watched(cluster, tmp_path)
     key = runs.under_way(set())
     cluster.ask("scancel", runs.job(key))
-    assert command.wait() == 0, command.said() + cluster.said()
-    assert command.said().count("submitted 1 run to Slurm") == 1
-    assert "ended without a result; it resumes from its last checkpoint" in command.said()
+    assert command.wait() == 0, command.output() + cluster.output()
+    assert command.output().count("submitted 1 run to Slurm") == 1
+    assert "ended without a result; it resumes from its last checkpoint" in command.output()
     check_equal(tmp_path, tmp_path / "unbroken", 2)
     assert not list(tmp_path.glob("runs/by-hash/jobs/*"))
 
@@ -147,20 +147,20 @@ def test_eight_runs_survive_all_failures_of_a_cluster(forks: Forks, cluster: Clu
             cluster.ask("scancel", "--signal=USR2", number)
             until(lambda number=number: "Restarts=1" in cluster.ask("scontrol", "show", "job", number), timeout=300)
     cluster.stop("slurmctld")
-    until(lambda: "Slurm does not respond" in command.said(), timeout=120)
+    until(lambda: "Slurm does not respond" in command.output(), timeout=120)
     cluster.start_controller()
-    until(lambda: "Slurm responds again" in command.said(), timeout=300)
+    until(lambda: "Slurm responds again" in command.output(), timeout=300)
     command.kill(signal.SIGKILL)
     command.wait()
     again = forks.start(tmp_path, *compare(8), **cluster.environment)
-    assert again.wait(1200) == 0, again.said() + cluster.said()
-    assert "still on the cluster from an earlier command" in again.said()
+    assert again.wait(1200) == 0, again.output() + cluster.output()
+    assert "still on the cluster from an earlier command" in again.output()
     check_equal(tmp_path, tmp_path / "unbroken", 8)
-    said = command.said() + again.said()
-    assert said.count("submitted 8 runs to Slurm") == 1
-    submitted = [int(count) for count in re.findall(r"submitted (\d+) runs? to Slurm", said)]
+    message = command.output() + again.output()
+    assert message.count("submitted 8 runs to Slurm") == 1
+    submitted = [int(count) for count in re.findall(r"submitted (\d+) runs? to Slurm", message)]
     assert sum(submitted) == 8 + 2  # those that were cancelled or killed
-    finished = [line for line in said.splitlines() if ": test " in line and " % in " in line]
+    finished = [line for line in message.splitlines() if ": test " in line and " % in " in line]
     assert len({line.partition(": test")[0].rpartition(": ")[2] for line in finished}) == len(finished)
 
 

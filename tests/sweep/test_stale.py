@@ -51,13 +51,13 @@ def test_a_result_of_another_revision_is_listed_and_not_used(
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
     monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
     assert cache.find(training(config, Placement())) is None
-    (found,) = stale(tmp_path)
-    assert (found.method, found.reason, found.migratable) == ("filter", "method revision 1, now 7", False)
+    (actual,) = stale(tmp_path)
+    assert (actual.method, actual.reason, actual.migratable) == ("filter", "method revision 1, now 7", False)
     monkeypatch.setattr("sys.argv", ["zerocross", "runs", str(tmp_path), "--stale"])
     assert run() == 0
-    said = capsys.readouterr().out
-    assert "method revision 1, now 7" in said
-    assert "1 of 2 results" in said
+    output = capsys.readouterr().out
+    assert "method revision 1, now 7" in output
+    assert "1 of 2 results" in output
     with pytest.raises(ValueError, match=r"1 results have another revision: filter, seed 0"):
         check_revisions([result, other])
     with pytest.raises(ValueError, match="zerocross runs --stale"):
@@ -69,8 +69,8 @@ def test_new_fields_rename_a_result_and_keep_its_content(tmp_path: Path) -> None
     written = to_dict(config)
     del written["processes"]  # as an older version wrote it
     result = write(tmp_path, config, hash="0" * 16, config=written)
-    (found,) = stale(tmp_path)
-    assert found.migratable
+    (actual,) = stale(tmp_path)
+    assert actual.migratable
     assert [(old.stem, new.stem) for old, new in migrate(tmp_path)] == [("0" * 16, config.hash)]
     kept = json.loads((tmp_path / f"{config.hash}.json").read_text())
     assert kept["final"] == result["final"]
@@ -98,8 +98,8 @@ def test_a_result_of_another_revision_is_not_renamed(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_listed(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"config": {"no_such_field": 1}, "hash": "a"}')
-    (found,) = stale(tmp_path)
-    assert "cannot be read" in found.reason
+    (result,) = stale(tmp_path)
+    assert "cannot be read" in result.reason
 
 
 def test_committed_results_are_of_the_current_revision() -> None:

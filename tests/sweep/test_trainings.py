@@ -79,13 +79,13 @@ def unbroken(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """Return the figures of an uninterrupted comparison by hash."""
     folder = tmp_path_factory.mktemp("unbroken")
     command = forks.start(folder, *COMPARE)
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     return results_in(folder)
 
 
 def results_in(folder: Path) -> dict[str, Any]:
-    found = (folder / "results" / "runs").glob("*.json")
-    return {path.stem: figures(json.loads(path.read_text(encoding="utf-8"))) for path in found}
+    result = (folder / "results" / "runs").glob("*.json")
+    return {path.stem: figures(json.loads(path.read_text(encoding="utf-8"))) for path in result}
 
 
 def copied(finished_runs: Path, folder: Path) -> Path:
@@ -172,7 +172,7 @@ def spoil_score(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (spoil_text, "is damaged"),
         (lambda _: "[]", "is not a JSON object"),
@@ -184,12 +184,12 @@ def spoil_score(text: str) -> str:
     ],
 )
 def test_damaged_result_is_refused_by_name_before_anything_runs(
-    finished_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, said: str
+    finished_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, message: str
 ) -> None:
     path = copied(finished_runs, tmp_path)
     path.write_text(spoil(path.read_text(encoding="utf-8")), encoding="utf-8")
     monkeypatch.setattr(train, "begin", never)
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         runs([small(seed="5"), small()], tmp_path)
     assert str(path) in str(refused.value)
 
@@ -208,7 +208,7 @@ def test_failed_run_is_reported_not_cached_and_does_not_stop_the_others(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         ({"optimizer__alpha": "2"}, "alpha is 2"),
         ({"model__options__widht": "8"}, "did you mean 'width'"),
@@ -216,8 +216,8 @@ def test_failed_run_is_reported_not_cached_and_does_not_stop_the_others(tmp_path
         ({"data__name": "cifar10"}, "cifar10"),
     ],
 )
-def test_invalid_settings_of_later_runs_are_refused_first(tmp_path: Path, bad: dict[str, str], said: str) -> None:
-    with pytest.raises((ValueError, FileNotFoundError), match=said):
+def test_invalid_settings_of_later_runs_are_refused_first(tmp_path: Path, bad: dict[str, str], message: str) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         runs([small(), small(**bad)], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -230,18 +230,18 @@ def test_invalid_numbers_of_processes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_process_is_waited_for(finished_runs: Path, tmp_path: Path) -> None:
-    config, said = small(), []
+    config, messages = small(), []
     (tmp_path / "work").mkdir()
     other = FileLock(tmp_path / "work" / f"{config.hash}.lock")
     other.acquire()
 
     def other_finishes(text: str) -> None:
-        said.append(text)
+        messages.append(text)
         copied(finished_runs, tmp_path)
         other.release()
 
     result = cached(tmp_path).finish(training(config, train.Placement()), show=False, say=other_finishes)
-    assert "another process is working on this run" in said[0]
+    assert "another process is working on this run" in messages[0]
     assert result == json.loads((finished_runs / "results" / f"{config.hash}.json").read_text(encoding="utf-8"))
     assert not (tmp_path / "work" / config.hash).exists()
 
@@ -260,10 +260,10 @@ def second_run_is_under_way(folder: Path) -> bool:
 
 def resumes(forks: Forks, folder: Path) -> Command:
     command = forks.start(folder, *COMPARE)
-    assert command.wait() == 0, command.said()
-    assert "2 runs: 1 finished in results/runs, 1 to do" in command.said()
-    assert "epoch 1 of 3" not in command.said()  # which had been done
-    assert "epoch 3 of 3" in command.said()
+    assert command.wait() == 0, command.output()
+    assert "2 runs: 1 finished in results/runs, 1 to do" in command.output()
+    assert "epoch 1 of 3" not in command.output()  # which had been done
+    assert "epoch 3 of 3" in command.output()
     return command
 
 
@@ -284,7 +284,7 @@ def test_stopped_comparison_saves_a_checkpoint_and_prints_how_to_resume(
     until(lambda: second_run_is_under_way(tmp_path))
     command.kill(signal.SIGTERM)
     assert command.wait() == 143
-    last = command.said().strip().splitlines()[-1]
+    last = command.output().strip().splitlines()[-1]
     assert last.startswith("zerocross: stopped after ")
     assert last.endswith("checkpoint saved, with 1 of 2 runs finished; run the same command again to continue")
     resumes(forks, tmp_path)
@@ -317,9 +317,9 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
     assert two[0]["provenance"]["machine"]["threads"] == 1
     assert two[1]["failed"].split(".")[0] == one[1]["failed"].split(".")[0]
     assert [path.stem for path in (tmp_path / "two" / "results").iterdir()] == [small().hash]
-    said = capsys.readouterr().out
-    assert "run 1 of 2: filter, seed 0: epoch 1 of 1  test" in said
-    assert "run 2 of 2: filter, seed 7 failed: training diverged" in said
+    output = capsys.readouterr().out
+    assert "run 1 of 2: filter, seed 0: epoch 1 of 1  test" in output
+    assert "run 2 of 2: filter, seed 7 failed: training diverged" in output
 
 
 def answered(folder: Path, **answer: Any) -> Handle:
@@ -333,7 +333,7 @@ def answered(folder: Path, **answer: Any) -> Handle:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "said"),
+    ("answer", "error", "message"),
     [
         ({"refused": "no such teacher"}, ValueError, "no such teacher"),
         ({"os_error": [28, "No space left on device"]}, OSError, "No space left"),
@@ -341,9 +341,9 @@ def answered(folder: Path, **answer: Any) -> Handle:
     ],
 )
 def test_errors_in_another_process_are_raised(
-    tmp_path: Path, answer: dict[str, Any], error: type[Exception], said: str
+    tmp_path: Path, answer: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         execute._outcome(answered(tmp_path / "jobs", **answer), cached(tmp_path))
 
 
@@ -368,13 +368,13 @@ def test_processes_end_with_their_parent_and_resume_later(forks: Forks, tmp_path
     assert command.wait() == (-number if number == signal.SIGKILL else 128 + number)
     until(lambda: not [pid for pid in pids if is_alive(pid)], timeout=120)
     if number != signal.SIGKILL:
-        assert "stopped and saved, with 0 of 2 runs finished; run the same command again" in command.said()
+        assert "stopped and saved, with 0 of 2 runs finished; run the same command again" in command.output()
     seen = {run.name: updates(run) for run in begun(tmp_path)}
     again = forks.start(tmp_path, *long, "--jobs", "2", OMP_NUM_THREADS="2")
     until(lambda: all(updates(run) > seen[run.name] + 5 for run in begun(tmp_path)))
     again.kill(signal.SIGTERM)
     assert again.wait() == 143
-    assert "epoch 1 of 400" not in again.said() or min(seen.values()) < 11
+    assert "epoch 1 of 400" not in again.output() or min(seen.values()) < 11
 
 
 def is_alive(pid: int) -> bool:

@@ -23,7 +23,7 @@ def unbroken(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an uninterrupted run of one process."""
     folder = tmp_path_factory.mktemp("unbroken")
     command = forks.start(folder, "train", *SMALL, "--out", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     return folder / "run"
 
 
@@ -32,5 +32,5 @@ def unbroken_two(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Return an uninterrupted run of two processes."""
     folder = tmp_path_factory.mktemp("unbroken_two")
     commands = forks.start_two(folder, "train", *SMALL, "--out", "run")
-    assert [command.wait() for command in commands] == [0, 0], commands[0].said() + commands[1].said()
+    assert [command.wait() for command in commands] == [0, 0], commands[0].output() + commands[1].output()
     return folder / "run"

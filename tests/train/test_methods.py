@@ -119,9 +119,9 @@ def test_update_equals_a_naive_twin(name: str) -> None:
         layer.zero_grad()
         (layer.binary_weight() * grad).sum().backward()
         optimizer.step()
-    found = layer.weight.detach().numpy()
-    assert not np.allclose(found, layer_of(method).weight.detach().numpy())  # it has changed
-    np.testing.assert_allclose(found, expected, rtol=3e-5, atol=1e-7)
+    result = layer.weight.detach().numpy()
+    assert not np.allclose(result, layer_of(method).weight.detach().numpy())  # it has changed
+    np.testing.assert_allclose(result, expected, rtol=3e-5, atol=1e-7)
 
 
 def signed_weight(layer: Any) -> torch.Tensor:

@@ -63,10 +63,10 @@ def sign_of(name: str) -> nn.Module:
     return Style(**{key: options[key] for key in ("surrogate", "standardize") if key in options}).sign(1)  # type: ignore[arg-type]
 
 
-def close(found: torch.Tensor | None, expected: np.ndarray) -> None:
+def close(result: torch.Tensor | None, expected: np.ndarray) -> None:
     """Check that values agree within 1e-5 of the largest value."""
-    assert found is not None
-    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    assert result is not None
+    np.testing.assert_allclose(result.detach().numpy(), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def at_points(numbers: Mapping[str, np.ndarray], prefix: str) -> list[tuple[str, float]]:
@@ -195,8 +195,8 @@ def test_schedules_equal_the_published_ones() -> None:
     exponents = [reste_exponent(epoch / int(reste["epochs__total"])) for epoch in reste["epochs__at"]]
     np.testing.assert_allclose(exponents, reste["schedule__o"], rtol=1e-6)  # the published one is in float32
     percent = methods.ramps("siman", METHODS["siman"].hyperparameters)["percent"]
-    found = [percent.value(int(epoch), int(siman["epochs__total"])) for epoch in siman["epochs__at"]]
-    np.testing.assert_allclose(found, siman["schedule__percent"], rtol=1e-6)  # the published one is in float32
+    result = [percent.value(int(epoch), int(siman["epochs__total"])) for epoch in siman["epochs__at"]]
+    np.testing.assert_allclose(result, siman["schedule__percent"], rtol=1e-6)  # the published one is in float32
     ir_net, recu = golden("ir-net"), golden("recu")
     t = [ede_temperature(epoch / int(ir_net["epochs__total"])) for epoch in ir_net["epochs__at"]]
     np.testing.assert_allclose(t, ir_net["schedule__t"], rtol=1e-6)  # the published one is in float32

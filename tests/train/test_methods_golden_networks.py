@@ -37,11 +37,11 @@ def drawn(name: str) -> dict[str, Tensor]:
 
 def orders() -> list[list[int]]:
     """Return the order of channels per group: they put half of the new channels first, we put all of them last."""
-    found = [list(range(16))]
+    results = [list(range(16))]
     for wide in WIDTHS[1:]:
         quarter = wide // 4
-        found.append([quarter + c for c in found[-1]] + [*range(quarter), *range(wide - quarter, wide)])
-    return found
+        results.append([quarter + c for c in results[-1]] + [*range(quarter), *range(wide - quarter, wide)])
+    return results
 
 
 def renamed(theirs: str) -> tuple[str, Callable[[Tensor], Tensor]]:
@@ -88,8 +88,8 @@ def test_outputs_and_gradients_equal_the_published_ones(name: str) -> None:
     numbers, model = load(str(METHODS[name].golden)), network(name)
     x = torch.tensor(numbers["net20__x"])
 
-    def close(found: Tensor, expected: Tensor) -> None:
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    def close(result: Tensor, expected: Tensor) -> None:
+        torch.testing.assert_close(result, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
     close(model.eval()(x), torch.tensor(numbers["net20__out_eval"]))
     out = model.train()(x)

@@ -42,13 +42,13 @@ def test_digits_are_learned(name: str) -> None:
 def test_killed_run_resumes_bit_exactly(name: str, forks: Forks, tmp_path: Path) -> None:
     words = ("train", *SMALL, "--method", name)
     whole = forks.start(tmp_path, *words, "--out", "whole")
-    assert whole.wait() == 0, whole.said()
+    assert whole.wait() == 0, whole.output()
     cut = forks.start(tmp_path, *words, "--out", "cut", patch=UNHURRIED)
     until(lambda: updates(tmp_path / "cut") >= 12)
     cut.kill(signal.SIGKILL)
     assert cut.wait() == -signal.SIGKILL
     again = forks.start(tmp_path, "train", "--resume", "cut")
-    assert again.wait() == 0, again.said()
+    assert again.wait() == 0, again.output()
     assert bits(tmp_path / "cut") == bits(tmp_path / "whole")
 
 
@@ -65,7 +65,7 @@ def test_bf16_trains(name: str) -> None:
 @sampled("dsq")
 def test_two_processes_equal_one_with_averaged_half_batches(name: str, forks: Forks, tmp_path: Path) -> None:
     commands = forks.start_two(tmp_path, "train", *SMALL, "--method", name, "--out", "run")
-    assert [command.wait() for command in commands] == [0, 0], commands[0].said() + commands[1].said()
+    assert [command.wait() for command in commands] == [0, 0], commands[0].output() + commands[1].output()
     run = tmp_path / "run"
     losses = [line["loss"] for line in metrics(run) if line["kind"] == "train"]
     assert all(math.isfinite(loss) for loss in losses)

@@ -176,7 +176,7 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
     with pytest.raises(OSError, match="No space left"):
         write_whole(path, fail)
     assert path.read_text(encoding="utf-8") == "old"
-    assert [found.name for found in path.parent.iterdir()] == ["file"]
+    assert [result.name for result in path.parent.iterdir()] == ["file"]
 
 
 # ---- metrics
@@ -222,8 +222,8 @@ def test_tensorboard_events_on_request(tmp_path: Path) -> None:
     again.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert events.Tags()["scalars"] == ["train/loss", "train/ff_ratio"]
-    found = [(event.step, event.value) for event in events.Scalars("train/loss")]
-    assert found == [(0, 1.0), (1, 0.5), (2, 0.25)]
+    result = [(event.step, event.value) for event in events.Scalars("train/loss")]
+    assert result == [(0, 1.0), (1, 0.5), (2, 0.25)]
 
 
 def test_lines_are_standard_json(unbroken: Path) -> None:

@@ -154,11 +154,11 @@ def test_recipes_are_valid_and_state_the_source_of_their_values(name: str) -> No
     ],
 )
 def test_set_converts_text_to_the_type_of_the_field(path: str, text: str, value: Any) -> None:
-    found: Any = to_dict(changed(Config(), {path: text}))
+    result: Any = to_dict(changed(Config(), {path: text}))
     for name in path.split("."):
-        found = found[int(name)] if name.isdigit() else found[name]
-    assert found == value
-    assert type(found) is type(value)
+        result = result[int(name)] if name.isdigit() else result[name]
+    assert result == value
+    assert type(result) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,9 @@ def test_sync_bn_is_refused_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFix
     for devices in ([], ["--devices", "2"]):
         code = app.run(["train", "--sync-bn", "--accelerator", "cpu", *devices, "--out", str(tmp_path / "run")])
         assert code == 2
-        said = capsys.readouterr().err
+        output = capsys.readouterr().err
         assert (
-            said
+            output
             == "zerocross: --sync-bn requires CUDA: torch's SyncBatchNorm does not run on the CPU; remove the option\n"
         )
         assert not (tmp_path / "run").exists()
@@ -141,4 +141,4 @@ def test_processes_of_one_machine_share_its_threads(tmp_path: Path) -> None:
 def test_resuming_with_another_number_of_processes_is_refused(forks: Forks, tmp_path: Path, unbroken: Path) -> None:
     for command in forks.start_two(tmp_path, "train", "--resume", unbroken):
         assert command.wait() == 2
-        assert "was started with 1 processes on 1 machines; torchrun started 2 on 1" in command.said()
+        assert "was started with 1 processes on 1 machines; torchrun started 2 on 1" in command.output()

@@ -61,9 +61,9 @@ def test_loss_is_the_soft_cross_entropy_at_temperature_1() -> None:
     loss = build_loss(TaskConfig("distillation"), teacher)(student, x, torch.zeros(5, dtype=torch.long))
     expected = 0.0
     for i in range(5):
-        wanted = torch.softmax(teacher(x)[i], 0)
-        said = torch.log(torch.softmax(student(x)[i], 0))
-        expected += -float((wanted * said).sum().detach()) / 5
+        reference = torch.softmax(teacher(x)[i], 0)
+        output = torch.log(torch.softmax(student(x)[i], 0))
+        expected += -float((reference * output).sum().detach()) / 5
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
     loss.backward()
     assert student.weight.grad is not None

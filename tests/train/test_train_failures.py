@@ -28,10 +28,10 @@ os.fsync = full
 
 
 def whole_checkpoints(run: Path) -> list[str]:
-    found = checkpoint.paths(run / "checkpoints")
-    for path in found:
+    result = checkpoint.paths(run / "checkpoints")
+    for path in result:
         checkpoint.read(path)
-    return [path.name for path in found]
+    return [path.name for path in result]
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def cut(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cut")
     command = forks.start(folder, "train", *SMALL, "--out", "run", patch=FULL_LATER)
     assert command.wait() == 1
-    (folder / "said.txt").write_text(command.said(), encoding="utf-8")
+    (folder / "said.txt").write_text(command.output(), encoding="utf-8")
     return folder
 
 
@@ -71,8 +71,8 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_really_full_disk(forks: Forks, tmp_path: Path, tiny_disk: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--set", "model.options.width=6", "--out", "disk/run")
     assert command.wait() == 1
-    assert "No space left on device" in command.said()
-    assert "Traceback" not in command.said()
+    assert "No space left on device" in command.output()
+    assert "Traceback" not in command.output()
     assert not list(tiny_disk.rglob("*.part"))
     whole_checkpoints(tiny_disk / "run")
 
@@ -105,10 +105,10 @@ build.build_loss = build_loss
 def test_diverged_loss_keeps_the_last_good_checkpoint(forks: Forks, tmp_path: Path, method: str) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--method", method, "--out", "run", patch=NAN_LATER)
     assert command.wait() == 1
-    last = command.said().strip().splitlines()[-1]
+    last = command.output().strip().splitlines()[-1]
     assert last.startswith("zerocross: training diverged at update 6, epoch 1: ")
     assert " The last good checkpoint is run/checkpoints/00-00000-0000004.pt. " in last
-    assert "Traceback" not in command.said()
+    assert "Traceback" not in command.output()
     assert whole_checkpoints(tmp_path / "run") == ["00-00000-0000004.pt"]
 
 
@@ -118,8 +118,8 @@ def test_two_processes_report_divergence_once(forks: Forks, tmp_path: Path) -> N
     )
     assert first.wait() == 1
     assert second.wait() == 0
-    assert first.said().count("zerocross:") == 1
-    assert second.said() == ""
+    assert first.output().count("zerocross:") == 1
+    assert second.output() == ""
 
 
 def damage(path: Path, how: str) -> None:
@@ -163,7 +163,7 @@ pathlib.Path.read_bytes = fail
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         ("OSError(errno.EIO, os.strerror(errno.EIO), str(self))", "Input/output error: run/checkpoints/"),
         ("PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))", "Permission denied: run/checkpoints/"),
@@ -171,14 +171,14 @@ pathlib.Path.read_bytes = fail
     ],
 )
 def test_other_read_errors_stop_the_run_and_lose_nothing(
-    forks: Forks, cut: Path, tmp_path: Path, error: str, said: str
+    forks: Forks, cut: Path, tmp_path: Path, error: str, message: str
 ) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
     before = {path: path.read_bytes() for path in checkpoint.paths(run / "checkpoints")}
     command = forks.start(tmp_path, "train", "--resume", "run", patch=CANNOT_READ.format(error=error))
     assert command.wait() == 1
-    (line,) = command.said().splitlines()
-    assert line.startswith(f"zerocross: {said}")
+    (line,) = command.output().splitlines()
+    assert line.startswith(f"zerocross: {message}")
     assert line.endswith("checkpoints are kept. Fix the problem, then resume with: zerocross train --resume run")
     assert {path: path.read_bytes() for path in checkpoint.paths(run / "checkpoints")} == before
 
@@ -194,7 +194,7 @@ pathlib.Path.mkdir = read_only
 def test_read_only_folder_gives_a_one_line_error(forks: Forks, tmp_path: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=READ_ONLY)
     assert command.wait() == 1
-    assert command.said() == "zerocross: Read-only file system: the run cannot write to run\n"
+    assert command.output() == "zerocross: Read-only file system: the run cannot write to run\n"
 
 
 REFUSED_STEP = """
@@ -208,7 +208,7 @@ HybridOptimizer.step = step
 def test_an_error_with_finite_values_is_not_divergence(forks: Forks, tmp_path: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=REFUSED_STEP)
     assert command.wait() == 2
-    assert command.said() == "zerocross: this optimizer needs a closure\n"
+    assert command.output() == "zerocross: this optimizer needs a closure\n"
 
 
 def test_run_resumes_from_the_checkpoint_before_a_damaged_one(
@@ -218,8 +218,8 @@ def test_run_resumes_from_the_checkpoint_before_a_damaged_one(
     last = checkpoint.paths(run / "checkpoints")[-1]
     damage(last, "flipped")
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
-    first = command.said().splitlines()[0]
+    assert command.wait() == 0, command.output()
+    first = command.output().splitlines()[0]
     assert first.startswith(f"checkpoint run/checkpoints/{last.name} is damaged: ")
     assert first.endswith(f" (kept as {last.name}.damaged); resuming from the previous one")
     assert last.with_name(f"{last.name}.damaged").exists()
@@ -234,9 +234,9 @@ def test_a_run_with_two_damaged_checkpoints_starts_again(
         damage(path, "flipped")
     command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 6", "count > 2"))
     assert command.wait() == 1
-    assert command.said().count("; starting from scratch") == 2
+    assert command.output().count("; starting from scratch") == 2
     assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates have been renamed
     assert len(list(run.glob("checkpoints/*.damaged"))) == 2
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken)

@@ -80,8 +80,8 @@ def test_second_process_in_a_run_folder_is_refused(forks: Forks, tmp_path: Path,
     for words in (("--resume", "run"), (*SMALL, "--seed", "1", "--out", "run")):
         other = forks.start(tmp_path, "train", *words)
         assert other.wait() == 2
-        assert len(other.said().splitlines()) == 1
-        assert "run in run: wait for it" in other.said() or "run already contains a run" in other.said()
+        assert len(other.output().splitlines()) == 1
+        assert "run in run: wait for it" in other.output() or "run already contains a run" in other.output()
     with pytest.raises(ValueError, match="another process is using the run in"):
         train.fit(CONFIG, data.load("digits"), folder=run, show=False)
     assert command.wait() == 0
@@ -121,11 +121,11 @@ def test_run_that_fails_at_its_start_does_not_block_the_next(forks: Forks, tmp_p
     assert command.wait() == 2
     assert not holds_run(tmp_path / "run")
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(tmp_path / "run") == bits(unbroken)
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run")
     assert command.wait() == 2
-    assert "run already contains a run" in command.said()
+    assert "run already contains a run" in command.output()
 
 
 # ---- several processes
@@ -150,7 +150,7 @@ def test_a_process_ends_soon_if_rank_zero_was_killed_at_the_start(forks: Forks, 
     assert first.wait() == -signal.SIGKILL
     assert second.wait() == 1
     assert time.monotonic() - began < 60
-    (line,) = second.said().splitlines()
+    (line,) = second.output().splitlines()
     assert line.startswith("zerocross: the first process (rank 0) cannot be reached at 127.0.0.1:")
 
 
@@ -178,7 +178,7 @@ def unfinished(finished: Path, to: Path) -> list[Path]:
 def test_rank_zero_reads_checkpoints_for_all_ranks(forks: Forks, tmp_path: Path, unbroken_two: Path) -> None:
     unfinished(unbroken_two, tmp_path / "run")
     for command in forks.start_two(tmp_path, "train", "--resume", "run", patch=UNREADABLE.format(rank=1)):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(tmp_path / "run") == bits(unbroken_two)
 
 
@@ -189,7 +189,7 @@ def test_if_rank_zero_cannot_read_all_ranks_stop_and_nothing_is_lost(
     before = [path.read_bytes() for path in kept]
     first, second = forks.start_two(tmp_path, "train", "--resume", "run", patch=UNREADABLE.format(rank=0))
     assert [first.wait(), second.wait()] == [1, 0]
-    (line,) = first.said().splitlines()
+    (line,) = first.output().splitlines()
     assert line.startswith(f"zerocross: Input/output error: run/checkpoints/{kept[-1].name}; checkpoints are kept.")
-    assert second.said() == ""
+    assert second.output() == ""
     assert [path.read_bytes() for path in kept] == before

@@ -46,7 +46,7 @@ def test_inputs_are_added_to_a_resumed_run_of_an_older_version(forks: Forks, unb
         (run / name).unlink()
     max((run / "checkpoints").iterdir()).unlink()
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert written(run) == written(unbroken)
 
 
@@ -81,8 +81,8 @@ def test_custom_tensors_model_and_preprocessing(tmp_path: Path) -> None:
     )
     packed.save(tmp_path / "net.zcb")
     run = runtime.load(tmp_path / "net.zcb")
-    wanted, _ = next(iter(mine.eval_batches(8).epoch()))
-    np.testing.assert_array_equal(run.preprocess(x[64:72].numpy()), wanted.numpy())
+    expected, _ = next(iter(mine.eval_batches(8).epoch()))
+    np.testing.assert_array_equal(run.preprocess(x[64:72].numpy()), expected.numpy())
     assert run.classes == ("dark", "light")
 
 

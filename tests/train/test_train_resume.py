@@ -76,13 +76,13 @@ def test_run_killed_at_five_places_resumes_bit_exactly(forks: Forks, tmp_path: P
     assert not (run / "result.json").exists()
 
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken)
     assert len(list(run.glob("checkpoints/*.pt"))) == 2
 
     command = forks.start(tmp_path, "train", "--resume", "run")
     assert command.wait() == 0
-    assert "was already finished" in command.said()
+    assert "was already finished" in command.output()
     assert bits(run) == bits(unbroken)
 
 
@@ -94,17 +94,17 @@ def test_two_processes_killed_one_at_a_time_resume_bit_exactly(
     until(lambda: updates(run) >= 6)
     kill(second)
     assert first.wait(timeout=300) == 1  # it does not wait for the other
-    assert first.said().strip().splitlines()[-1].startswith("zerocross: another process of this run has exited")
-    assert "Traceback" not in first.said()
+    assert first.output().strip().splitlines()[-1].startswith("zerocross: another process of this run has exited")
+    assert "Traceback" not in first.output()
 
     first, second = forks.start_two(tmp_path, "train", "--resume", "run", patch=UNHURRIED)
     until(lambda: updates(run) >= 14)
     kill(first)
     assert second.wait(timeout=300) == 1  # it has nothing to report, and leaves no process behind
-    assert second.said() == ""
+    assert second.output() == ""
 
     for command in forks.start_two(tmp_path, "train", "--resume", "run"):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken_two)
 
 
@@ -116,7 +116,7 @@ def test_run_killed_at_a_random_update(forks: Forks, tmp_path: Path, unbroken: P
     until(lambda: updates(run) >= after)
     kill(command)
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken)
 
 
@@ -131,7 +131,7 @@ def test_two_processes_killed_at_a_random_update(forks: Forks, tmp_path: Path, u
     assert commands[0].wait() == -signal.SIGKILL
     commands[1].wait()  # it may have ended by itself a moment before
     for command in forks.start_two(tmp_path, "train", "--resume", "run"):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken_two)
 
 
@@ -143,6 +143,6 @@ def test_two_processes_killed_while_writing_a_checkpoint(forks: Forks, tmp_path:
     kill(first)
     assert second.wait(timeout=300) == 1
     for command in forks.start_two(tmp_path, "train", "--resume", "run"):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken_two)
     assert not list(run.glob("checkpoints/.*.part"))

@@ -27,7 +27,7 @@ def test_stopped_run_saves_a_checkpoint_and_prints_how_to_resume(
     until(lambda: updates(run) >= 6)
     command.kill(number)
     assert command.wait() == code
-    last = command.said().strip().splitlines()[-1]
+    last = command.output().strip().splitlines()[-1]
     stopped = f"zerocross: stopped after {updates(run)} updates; checkpoint saved; "
     assert last == stopped + "resume with: zerocross train --resume run"
     assert not (run / "result.json").exists()
@@ -44,8 +44,8 @@ def test_signal_to_one_of_two_processes_stops_both_at_the_same_update(forks: For
     second.kill(signal.SIGTERM)  # the process that does not write the checkpoint
     assert first.wait() == 143
     assert second.wait() == 0  # the first process has the exit code of the run; another code would get it killed
-    assert "resume with: zerocross train --resume run" in first.said()
-    assert second.said() == ""
+    assert "resume with: zerocross train --resume run" in first.output()
+    assert second.output() == ""
 
 
 def test_signal_during_the_vote_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_signal_during_the_vote_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> 
     to_come = [signal.SIGTERM]
     with Stop(fabric) as stop:
 
-        def vote(asked: torch.Tensor, op: object) -> None:
+        def vote(flag: torch.Tensor, op: object) -> None:
             if to_come:
                 os.kill(os.getpid(), to_come.pop())  # arrives while the ranks agree that no stop was requested
 
@@ -98,24 +98,24 @@ def test_devices_2_stops_with_one_line_and_leaves_no_process(tmp_path: Path) -> 
     try:
         until(lambda: updates(tmp_path / "run") >= 6)
         begun.send_signal(signal.SIGINT)
-        _, said = begun.communicate(timeout=600)
+        _, output = begun.communicate(timeout=600)
     except BaseException:
         os.killpg(begun.pid, signal.SIGKILL)
         raise
-    assert begun.returncode == 130, said
-    assert len(said.splitlines()) == 1
-    assert said.endswith("resume with: zerocross train --resume run\n")
+    assert begun.returncode == 130, output
+    assert len(output.splitlines()) == 1
+    assert output.endswith("resume with: zerocross train --resume run\n")
     until(lambda: not alive_in_group(begun.pid), timeout=120)
 
 
 def alive_in_group(group: int) -> list[str]:
     """Return the processes of a group that still run, without zombies."""
-    found = []
+    results = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, its_group = path.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
         except (OSError, ValueError):
             continue  # it has ended in the meantime
         if int(its_group) == group and state != "Z":
-            found.append(path.parent.name)
-    return found
+            results.append(path.parent.name)
+    return results

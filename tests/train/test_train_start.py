@@ -49,8 +49,8 @@ def test_two_steps_without_changes() -> None:
 
 
 def test_two_steps_keep_the_warm_start_of_the_config() -> None:
-    told = train.changed(DIGITS, {"optimizer.warm_start": "0.5"})
-    assert two_step(told).optimizer_of(two_step(told).stages[1])["warm_start"] == 0.5
+    messages = train.changed(DIGITS, {"optimizer.warm_start": "0.5"})
+    assert two_step(messages).optimizer_of(two_step(messages).stages[1])["warm_start"] == 0.5
 
 
 def test_the_command_line_derives_the_warm_start_last(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_init_from_starts_from_the_weights_of_a_run_and_keeps_them(unbroken: Pat
 def test_two_processes_start_from_the_same_weights(forks: Forks, unbroken: Path, tmp_path: Path) -> None:
     words = ("train", *SMALL, "--epochs", "1", "--init-from", unbroken, "--out", "run")
     for command in forks.start_two(tmp_path, *words):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert first_flips(tmp_path / "run") < 0.05
 
 
@@ -92,7 +92,7 @@ def test_init_from_detects_changed_weights(unbroken: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--init-from", "nowhere"], "has no final weights (model.safetensors): give the folder of a finished run"),
         (
@@ -104,12 +104,12 @@ def test_init_from_detects_changed_weights(unbroken: Path, tmp_path: Path) -> No
     ],
 )
 def test_incompatible_initial_weights_are_refused(
-    unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     words = [word.replace("RUN", str(unbroken)) for word in words]
     extra = [] if "--resume" in words else [*SMALL[:-2], "--out", str(tmp_path / "run")]
     assert app.run(["train", *extra, *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -18,8 +18,8 @@ import pytest
 def programs() -> Path | None:
     """Return the folder of initdb and postgres: the newest of Debian's, or the one on the PATH."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
-    found = debian[-1] if debian else shutil.which("initdb")
-    return Path(found).parent if found else None
+    result = debian[-1] if debian else shutil.which("initdb")
+    return Path(result).parent if result else None
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,12 @@ def postgres() -> Iterator[str]:
         if owner is not None:
             shutil.chown(folder, owner)
         data, log = folder / "data", (folder / "log").open("wb")
-        made = subprocess.run(
+        done = subprocess.run(
             [where / "initdb", "-D", data, "-U", "tuner", "--auth=trust", "--no-sync", "--encoding=UTF8"],
             user=owner, cwd=folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if made.returncode:
-            pytest.skip(f"PostgreSQL's initdb fails here: {made.stderr.strip()[-200:]}")
+        if done.returncode:
+            pytest.skip(f"PostgreSQL's initdb fails here: {done.stderr.strip()[-200:]}")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]

@@ -65,10 +65,10 @@ def test_dead_workers_trial_is_run_again_with_its_settings(url: str) -> None:
     take_over(study)  # another worker, at the same time
     assert states(study) == ["FAIL", "WAITING", "WAITING"]
     tune.work(study, hill)
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == [0, 1]
-    assert next(one for one in found.outcomes if one.number == 0).settings == settings
-    assert (found.failed, found.open) == (0, 0)
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == [0, 1]
+    assert next(one for one in result.outcomes if one.number == 0).settings == settings
+    assert (result.failed, result.open) == (0, 0)
 
 
 def test_worker_that_died_before_its_first_heartbeat(url: str) -> None:
@@ -106,9 +106,9 @@ def test_result_of_a_worker_presumed_dead_is_refused(url: str) -> None:
         return hill(settings, report)
 
     tune.work(study, objective)
-    found = history.read(study.load())
-    assert len(found.outcomes) == 1
-    assert found.outcomes[0].value < 0
+    result = history.read(study.load())
+    assert len(result.outcomes) == 1
+    assert result.outcomes[0].value < 0
     assert states(study) == ["FAIL", "COMPLETE"]
 
 
@@ -140,8 +140,8 @@ def test_trial_that_kills_its_workers_is_given_up(url: str) -> None:
         assert states(study).count("FAIL") == attempt + 1
     assert "WAITING" not in states(study)[2:]
     tune.work(study, hill)
-    found = history.read(study.load())
-    assert (len(found.outcomes), found.failed, found.open) == (1, 1, 0)
+    result = history.read(study.load())
+    assert (len(result.outcomes), result.failed, result.open) == (1, 1, 0)
 
 
 def test_of_duplicate_trials_added_at_once_only_one_runs(url: str) -> None:
@@ -158,19 +158,19 @@ def test_of_duplicate_trials_added_at_once_only_one_runs(url: str) -> None:
     tune.work(study, objective)
     assert len(ran) == 2
     assert states(study) == ["COMPLETE", "COMPLETE", "FAIL", "FAIL"]
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == [0, 1]
-    assert found.failed == 0
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == [0, 1]
+    assert result.failed == 0
 
 
 def test_manually_queued_trial_is_run(url: str) -> None:
     study = begin(url, 1)
     study.load().enqueue_trial({"a": 1e-3, "b": 0.25})
     tune.work(study, hill)
-    found = history.read(study.load())
-    assert len(found.outcomes) == 2
-    assert found.best is not None
-    assert found.best.value == pytest.approx(0)
+    result = history.read(study.load())
+    assert len(result.outcomes) == 2
+    assert result.best is not None
+    assert result.best.value == pytest.approx(0)
 
 
 def test_extending_again_adds_only_missing_trials(url: str) -> None:

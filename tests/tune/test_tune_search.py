@@ -13,8 +13,8 @@ from zerocross import tune
 from zerocross.tune import SAMPLERS, History, Parameter, SearchSpace, StudyPlan, history, queue, samplers
 
 
-def values(found: History) -> list[float]:
-    return [one.value for one in found.outcomes]
+def values(result: History) -> list[float]:
+    return [one.value for one in result.outcomes]
 
 
 def begin(sampler: str = "random", seed: int = 0, **more: Any) -> tune.Study:
@@ -61,22 +61,22 @@ def test_choices_and_fixed_settings_reach_the_objective() -> None:
         seen.append(dict(settings))
         return 1.0 if settings["clip"] is None else 0.0
 
-    found = tune.search(objective, space, 10, "tpe")
+    result = tune.search(objective, space, 10, "tpe")
     assert {settings["clip"] for settings in seen} == {None, 1.0}
     assert all(settings["method"] == "latent-sgd" for settings in seen)
-    assert found.best is not None
-    assert found.best.settings == {"clip": None}
+    assert result.best is not None
+    assert result.best.settings == {"clip": None}
 
 
 def test_best_so_far_and_best() -> None:
-    found = tune.search(hill, TWO, 12, "random")
+    result = tune.search(hill, TWO, 12, "random")
     expected, best = [], -math.inf
-    for value in values(found):
+    for value in values(result):
         best = max(best, value)
         expected.append(best)
-    assert found.best_so_far() == expected
-    assert found.best is not None
-    assert found.best.value == best
+    assert result.best_so_far() == expected
+    assert result.best is not None
+    assert result.best.value == best
     assert History(()).best is None
     assert History(()).best_so_far() == []
 
@@ -126,8 +126,8 @@ def test_failed_trial_is_tried_again_with_the_same_settings_and_then_given_up() 
             tune.work(study, objective)
     tune.work(study, objective)
     assert seen.count(seen[0]) == queue.ATTEMPTS
-    found = history.read(study.load())
-    assert (len(found.outcomes), found.failed, found.open) == (2, 1, 0)
+    result = history.read(study.load())
+    assert (len(result.outcomes), result.failed, result.open) == (2, 1, 0)
 
 
 def test_interrupted_trial_is_requeued_with_its_settings() -> None:

@@ -18,7 +18,7 @@ from zerocross.tune import SPACES, Parameter, SearchSpace, space, spaces
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"low": 1, "high": 1}, "the range 1..1 is empty; high must be above low"),
         ({"low": 2, "high": 1}, "the range 2..1 is inverted; high must be above low"),
@@ -39,14 +39,14 @@ from zerocross.tune import SPACES, Parameter, SearchSpace, space, spaces
         ({"name": "", "low": 0, "high": 1}, "a parameter's name is ''"),
     ],
 )
-def test_invalid_parameters_are_refused(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)) as wrong:
+def test_invalid_parameters_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as wrong:
         space.from_dict({"parameters": [{"name": "x", **values}]})
     assert "\n" not in str(wrong.value)
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ([], "a search space is"),
         ({}, "a search space is"),
@@ -60,8 +60,8 @@ def test_invalid_parameters_are_refused(values: dict[str, Any], said: str) -> No
         ({"parameters": [{"name": "x", "low": 1, "high": 2}], "method": "filter"}, "has no 'method'"),
     ],
 )
-def test_invalid_spaces_are_refused(values: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_invalid_spaces_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         space.from_dict(values)
 
 

@@ -15,7 +15,7 @@ from zerocross.tune import Parameter, SearchSpace, StudyPlan, storage
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("nonsense", "storage 'nonsense' is not a URL; for instance sqlite:///runs/tune.db"),
         ("postgresql://me:secret@127.0.0.1:1/tune", "postgresql://me:***@127.0.0.1:1/tune cannot be reached"),
@@ -34,13 +34,13 @@ from zerocross.tune import Parameter, SearchSpace, StudyPlan, storage
     ],
 )
 def test_unreachable_storage_gives_a_one_line_error(
-    url: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.db").write_text("a file of mine, not a database", encoding="utf-8")
     with pytest.raises((ValueError, FileNotFoundError)) as wrong:
         tune.connect(url, create=False)
-    assert said in str(wrong.value)
+    assert message in str(wrong.value)
     assert "secret" not in str(wrong.value)
     assert "\n" not in str(wrong.value)
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
@@ -76,8 +76,8 @@ def test_study_of_another_plan_is_refused_and_does_not_change(tmp_path: Path) ->
             TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 4}]}}
         ),
     }
-    for said, other in others.items():
-        with pytest.raises(ValueError, match=re.escape(said)) as wrong:
+    for message, other in others.items():
+        with pytest.raises(ValueError, match=re.escape(message)) as wrong:
             tune.begin_or_join(where, "mine", other)
         assert "\n" not in str(wrong.value)
     again = tune.begin_or_join(where, "mine", plan)

@@ -47,10 +47,10 @@ def test_a_long_message_of_a_worker_is_read() -> None:
     process = context.Process(target=writer.send, args=("x" * 2**20,))
     process.start()
     writer.close()
-    said = {reader: ""}
-    workers._wait_for([process], said)
+    output = {reader: ""}
+    workers._wait_for([process], output)
     assert process.exitcode == 0
-    assert len(said[reader]) == 2**20
+    assert len(output[reader]) == 2**20
 
 
 @pytest.mark.slow
@@ -88,13 +88,13 @@ def _survive_kills(url: str, log: Path) -> None:
         process.join()
     assert [process.exitcode for process in running] == [-signal.SIGKILL] * 2 + [0, 0]
 
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == list(range(16))  # none lost, none counted twice
-    assert (found.failed, found.open) == (0, 0)
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == list(range(16))  # none lost, none counted twice
+    assert (result.failed, result.open) == (0, 0)
     trials = study.load().get_trials()
     failed = {repr(trial.params["a"]) for trial in trials if trial.state.name == "FAIL"}
     assert set(lost) <= failed
-    done = [repr(one.settings["a"]) for one in found.outcomes]
+    done = [repr(one.settings["a"]) for one in result.outcomes]
     assert set(lost) <= set(done)  # with their settings
     assert len(set(done)) == 16
     survivors = {str(process.pid) for process in running[2:]}
@@ -129,8 +129,8 @@ def test_eight_processes_start_the_same_study_at_once(postgres: str) -> None:
         process.join()
     assert [process.exitcode for process in running] == [0] * 8
     study = tune.join(tune.connect(url), "rush")
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == list(range(20))
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == list(range(20))
     states = [trial.state.name for trial in study.load().get_trials()]
     assert states.count("COMPLETE") == 20
 

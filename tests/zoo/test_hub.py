@@ -32,10 +32,10 @@ def server() -> Iterator[Hub]:
         yield site
 
 
-def same_network(run: Path, found: torch.nn.Module) -> bool:
-    wanted, state = train.load_model(run)[0].state_dict(), found.state_dict()
-    assert not found.training
-    return set(wanted) == set(state) and all(torch.equal(wanted[name], state[name]) for name in state)
+def same_network(run: Path, result: torch.nn.Module) -> bool:
+    expected, state = train.load_model(run)[0].state_dict(), result.state_dict()
+    assert not result.training
+    return set(expected) == set(state) and all(torch.equal(expected[name], state[name]) for name in state)
 
 
 def test_a_saved_folder_is_complete(run: Path, tmp_path: Path):

@@ -30,8 +30,8 @@ def result_of(name: str) -> dict:
 
 def test_the_zoo_is_small_and_complete():
     assert set(zoo.names()) >= NAMES
-    wanted = {f"{name}.{end}" for name in zoo.names() for end in ("json", "zcb", "safetensors")}
-    assert {path.name for path in zoo.FILES.iterdir()} == wanted
+    expected = {f"{name}.{end}" for name in zoo.names() for end in ("json", "zcb", "safetensors")}
+    assert {path.name for path in zoo.FILES.iterdir()} == expected
     assert sum(path.stat().st_size for path in zoo.FILES.iterdir()) < 1_000_000
 
 
@@ -76,11 +76,11 @@ def test_both_forms_compute_the_same(name: str):
     x = np.random.default_rng(0).standard_normal((64, *zoo.card(name).input_size)).astype(np.float32)
     with torch.no_grad():
         expected = network(torch.from_numpy(x)).numpy()
-    found = packed(x)
-    near = np.abs(found - expected).max(1) <= 1e-3
+    result = packed(x)
+    near = np.abs(result - expected).max(1) <= 1e-3
     # rounding changes few signs; with int8 weights, activations are rounded to bytes, too, and more signs change
     assert near.mean() >= (0.8 if zoo.card(name).real == "int8" else 0.95)
-    assert (found.argmax(1) == expected.argmax(1)).mean() >= 0.95
+    assert (result.argmax(1) == expected.argmax(1)).mean() >= 0.95
     for module in network.modules():
         if kinds := getattr(module, "binary_kinds", {}):
             assert set(kinds) == {"weight"}

@@ -35,11 +35,11 @@ def test_round_trip_of_signs_levels_and_other_tensors(
     assert data == encoded(state, {"c.weight": levels})
     path = tmp_path_factory.mktemp("weights") / "w.safetensors"
     path.write_bytes(data)
-    found = read_state(path)
-    assert set(found) == set(state)
+    result = read_state(path)
+    assert set(result) == set(state)
     for name, array in state.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
+        assert result[name].dtype == array.dtype
+        np.testing.assert_array_equal(result[name], array)
 
 
 def test_levels_are_rounded_to_the_nearest_per_output():
