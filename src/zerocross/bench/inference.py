@@ -192,7 +192,7 @@ def measure(
         finally:
             torch.set_num_threads(before)
     if footprint:
-        say(f"memory and time to the first prediction of {footprint}, in processes of their own")
+        say(f"memory and time to the first prediction of {footprint}, in separate processes")
     footprints = measure_footprints(footprint) if footprint else None
     versions = (rival.versions if rival else None for rival in (larq, vino))
     return InferenceTimes(rounds, (load, _load()), limit, layer, networks, footprints, *versions)

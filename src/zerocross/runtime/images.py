@@ -43,7 +43,7 @@ def fitted(image: Any, resize: int, size: Sequence[int], name: str) -> np.ndarra
 
 
 def _eight_bits(image: Any, mode: str, name: str) -> Any:
-    """Convert an image to 8 bits per channel; raise a ValueError where that would distort it."""
+    """Convert an image to 8 bits per channel; raise a ValueError if that would distort it."""
     from PIL import Image
 
     if image.has_transparency_data:
