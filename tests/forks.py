@@ -25,14 +25,14 @@ class Command:
 
     forks: Forks
     pid: int
-    output: Path
+    log: Path
 
     def wait(self, timeout: float = 600.0) -> int:
         """Return the exit code, or minus the signal that ended the process."""
         code = self.forks.ask(wait=self.pid, timeout=timeout)
         if code is None:
             self.kill(signal.SIGKILL)
-            raise TimeoutError(f"still running after {timeout} s; it said: {self.output()}")
+            raise TimeoutError(f"still running after {timeout} s; its output: {self.output()}")
         return code
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -42,7 +42,7 @@ class Command:
         return self.forks.ask(wait=self.pid, timeout=0.0) is None
 
     def output(self) -> str:
-        return self.output.read_text(encoding="utf-8")
+        return self.log.read_text(encoding="utf-8")
 
 
 class Forks:

@@ -251,7 +251,7 @@ def test_file_that_is_not_a_recipe_gives_a_one_line_error(file: str, capsys: Out
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_stopped_search_returns_its_trial_to_the_queue(number: int, forks: Forks, in_a_folder: Path) -> None:
     running = forks.start(in_a_folder, "tune", *SMALL, "--trials", "40")
-    until(lambda: running.output.exists() and running.output().count("\n") >= 2)
+    until(lambda: running.log.exists() and running.output().count("\n") >= 2)
     running.kill(number)
     assert running.wait() == 128 + number
     assert (
