@@ -47,7 +47,7 @@ _HEAD = """\
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredValue:
     """A value that a step stores, as passed to the trace function.
 
     Attributes:
@@ -124,10 +124,10 @@ class CModel:
         return math.prod(self.program.output_size)
 
     @cached_property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredValue]:
         """The stored values, in the order in which `NAME_trace` is called."""
         return [
-            Stored(number, buffer.value, buffer.kind, buffer.size)
+            StoredValue(number, buffer.value, buffer.kind, buffer.size)
             for number, step in enumerate(self.program.steps)
             for buffer in step.writes()
         ]
