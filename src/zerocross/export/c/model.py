@@ -88,14 +88,15 @@ class CModel:
         self.kernels = frozenset(writer.kernels)
 
     def _steps(self, writer: CWriter) -> tuple[list[str], list[str]]:
-        functions, calls, taken = [], [], set()
+        functions, calls = [], []
+        used_names = {f"{self.name}_{each}" for each in ("predict", "trace", "normalise", "class_name")}
         for number, step in enumerate(self.program.steps):
             name = base = f"{self.name}_{identifier(step.node.output)}"
             count = 1
-            while name in taken | {f"{self.name}_{each}" for each in ("predict", "trace", "normalise", "class_name")}:
+            while name in used_names:
                 count += 1
                 name = f"{base}_{count}"
-            taken.add(name)
+            used_names.add(name)
             function, call = writer.function(number, step, name)
             functions.append(function)
             calls.append(call)
