@@ -26,7 +26,7 @@ def check(model: nn.Module) -> None:
         listed = "; ".join(f"{name or '(the model itself)'}: {what}" for name, what in problems.items())
         raise NotBinaryError(
             f"{len(problems)} of the binary layers are not binary: {listed}. Train theta weights with GradientFilter "
-            "(not Adam or SGD) and average them with zerocross.nn.AveragedModel; deploy.pack(resign=True) packs their signs"
+            "(not Adam or SGD) and average them with zerocross.nn.AveragedModel; deploy.pack(resign=True) packs signs"
         )
 
 
