@@ -1,4 +1,4 @@
-"""`from_tensors`, `load`, the digits, and parts held out."""
+"""`from_tensors`, `load`, the digits dataset and held-out parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(dataset: Dataset) -> tuple[set[bytes], set[bytes]]:
     return tuple({x.numpy().tobytes() for x in part.inputs} for part in (dataset.train, dataset.evaluation))  # pyright: ignore[reportReturnType]
 
 
-def test_ten_lines_suffice_for_data_of_ones_own() -> None:
+def test_custom_data_takes_ten_lines() -> None:
     x, y = np.random.default_rng(0).normal(3, 2, (100, 5)), np.arange(100) % 4
     dataset = from_tensors(x[:80], y[:80], x[80:], y[80:])
     assert (dataset.num_classes, dataset.input_size, dataset.class_names) == (4, (5,), ("0", "1", "2", "3"))
@@ -51,7 +51,7 @@ def test_ten_lines_suffice_for_data_of_ones_own() -> None:
         ({"std": (1.0, 0.0, 1.0)}, "must be above 0"),
     ],
 )
-def test_from_tensors_names_the_mistake(change: dict, words: str) -> None:
+def test_from_tensors_reports_invalid_arguments(change: dict, words: str) -> None:
     good: dict[str, Any] = {"train_x": IMAGES, "train_y": LABELS, "test_x": IMAGES, "test_y": LABELS}
     with pytest.raises(ValueError, match=words):
         from_tensors(**(good | change))
@@ -75,7 +75,8 @@ def test_a_held_out_part_has_its_share_of_each_class(labels: list[int], share: f
     assert torch.equal(torch.cat([kept, held]).sort().values, torch.arange(len(labels)))
     for label in set(labels):
         members = labels.count(label)
-        expected = max(1, round(share * members)) if members > 1 else 0  # the only one of a class is kept
+        # The only sample of a class is kept for training.
+        expected = max(1, round(share * members)) if members > 1 else 0
         assert int((targets[held] == label).sum()) == expected
     assert all(torch.equal(a, b) for a, b in zip((kept, held), held_out(targets, share), strict=True))
 
@@ -87,7 +88,7 @@ def test_digits() -> None:
     train, test = rows(dataset)
     assert not train & test
     assert isinstance(dataset.train, Split)
-    assert len(dataset.train.inputs.unique()) == 17  # 0..16 stay apart
+    assert len(dataset.train.inputs.unique()) == 17  # values 0..16 remain distinct
     assert int(dataset.train.inputs.max()) == 255
     counts = dataset.evaluation.targets.bincount()
     assert int(counts.max() - counts.min()) <= 3
@@ -99,7 +100,7 @@ def test_digits() -> None:
     assert len(searched.train) + len(searched.evaluation) == 1438
 
 
-def test_load_names_the_mistake() -> None:
+def test_load_reports_invalid_arguments() -> None:
     with pytest.raises(ValueError, match=f"'svhn' is unknown; choose one of {', '.join(NAMES)}"):
         load("svhn")
     with pytest.raises(ValueError, match="audiomnist has no option 'folds'; it has fold, features, progress"):

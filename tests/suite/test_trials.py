@@ -37,20 +37,20 @@ def test_settings_fill_the_ranges_and_are_valid(name: str) -> None:
             low, high = part.ends
             middle = sum(float(value or 0) < (low * high) ** 0.5 for value in values)
             assert middle == count // 2  # a Sobol sequence halves every axis
-    made = runs(get("Wafer"), name, 8, 2)
-    assert len({run.config.hash for run in made}) == 16
-    assert all(run.config.data.validate for run in made)
+    suite_runs = runs(get("Wafer"), name, 8, 2)
+    assert len({run.config.hash for run in suite_runs}) == 16
+    assert all(run.config.data.validate for run in suite_runs)
 
 
 def test_random_search_is_the_mean_over_all_draws() -> None:
     """Against all subsets, one by one."""
     table = np.random.default_rng(0).random((7, 3))
     for k in (1, 2, 4, 7):
-        found = []
+        results = []
         for seen in range(3):
             quality = np.delete(table, seen, axis=1).mean(axis=1)
-            found += [quality[max(drawn, key=lambda row: table[row, seen])] for drawn in combinations(range(7), k)]
-        assert random_search(table)[k - 1] == pytest.approx(np.mean(found))
+            results += [quality[max(drawn, key=lambda row: table[row, seen])] for drawn in combinations(range(7), k)]
+        assert random_search(table)[k - 1] == pytest.approx(np.mean(results))
 
 
 def test_luck_is_not_quality() -> None:
@@ -90,10 +90,10 @@ def test_coordinates_are_settings_on_the_unit_cube() -> None:
 
 def test_bayesian_search_begins_at_random_and_then_beats_it() -> None:
     table = bowl("latent", 64, 0.0)
-    found, chance = bayesian_search(coordinates(SEARCHED["latent"], 64), table, 14, repeats=40), random_search(table)
-    assert found[:INITIAL] == pytest.approx(chance[:INITIAL], abs=1.5)  # 40 repeats of the same thing
-    assert found[-1] > chance[13] + 0.3
-    assert (np.diff(found) >= 0).all()  # without noise the best so far is never given up
+    result, chance = bayesian_search(coordinates(SEARCHED["latent"], 64), table, 14, repeats=40), random_search(table)
+    assert result[:INITIAL] == pytest.approx(chance[:INITIAL], abs=1.5)  # 40 repeats of the same thing
+    assert result[-1] > chance[13] + 0.3
+    assert (np.diff(result) >= 0).all()  # without noise the best so far is never given up
     assert bayesian_search(coordinates(SEARCHED["flip"], 8), np.full((8, 2), 50.0), 8, repeats=3)[-1] == 50.0
     with pytest.raises(ValueError, match="trials is 65; it must be 1 to 64"):
         bayesian_search(coordinates(SEARCHED["latent"], 64), table, 65)

@@ -17,19 +17,19 @@ UPDATES_PER_EPOCH = 25
 def answer(run: SuiteRun, ideal: float, *, per_run: bool) -> dict[str, Any]:
     """A loss whose best rate is `ideal`, or, per run, inversely proportional to the number of updates."""
     updates = UPDATES_PER_EPOCH * run.config.stages[0].epochs
-    wanted = ideal * (800 / updates if per_run else 1.0)
+    expected = ideal * (800 / updates if per_run else 1.0)
     rate = float(run.settings["optimizer.flip_rate"])
-    return {"loss": (rate / wanted - 1) ** 2, "score": 90.0 - (rate / wanted - 1) ** 2, "updates": updates}
+    return {"loss": (rate / expected - 1) ** 2, "score": 90.0 - (rate / expected - 1) ** 2, "updates": updates}
 
 
 def test_runs_have_their_length_batch_and_rate() -> None:
-    made = runs(CELLS, 2)
-    assert len({run.config.hash for run in made}) == len(made) == 3 * 2 * len(RATES)
+    suite_runs = runs(CELLS, 2)
+    assert len({run.config.hash for run in suite_runs}) == len(suite_runs) == 3 * 2 * len(RATES)
     epochs = get("Wafer").epochs
-    assert {run.config.stages[0].epochs for run in made} == {epochs // 2, epochs, 2 * epochs}
-    assert {run.config.optimizer["flip_rate"] for run in made} == set(RATES)
-    assert {run.config.batch_size for run in made} == {32}
-    assert all(run.config.data.validate for run in made)
+    assert {run.config.stages[0].epochs for run in suite_runs} == {epochs // 2, epochs, 2 * epochs}
+    assert {run.config.optimizer["flip_rate"] for run in suite_runs} == set(RATES)
+    assert {run.config.batch_size for run in suite_runs} == {32}
+    assert all(run.config.data.validate for run in suite_runs)
     with pytest.raises(ValueError, match="length is 0 and batch size 32"):
         Cell(get("Wafer"), 0, 32).run(1e-2, 0)
 
