@@ -23,8 +23,8 @@ class BayesBiNN(BinaryOptimizer):
         l = l - lr m / (1 - (1 - gamma)^i)              at update i
 
     The published T is 1e-10 and l starts at +-10: the noise, at most 8.4 in float32, changes no sign, and every sample
-    is exactly sign(l). This implementation therefore draws no noise: theta = sign(l) is both sample and mode, and T must
-    be small. With w and mu at +-1, s is a constant, and theta has the signs of the first-order filter with alpha = lr
+    is exactly sign(l). Therefore this implementation draws no noise: theta = sign(l) is both sample and mode, and T
+    must be small. With w and mu at +-1, s is a constant, and theta has the signs of the first-order filter with alpha = lr
     (CascadeFilter(gammas=())), except for the influence of the start during a few updates.
 
     Args:
