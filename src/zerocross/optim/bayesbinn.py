@@ -24,8 +24,8 @@ class BayesBiNN(BinaryOptimizer):
 
     The published T is 1e-10 and l starts at +-10: the noise, at most 8.4 in float32, changes no sign, and every sample
     is exactly sign(l). Therefore this implementation draws no noise: theta = sign(l) is both sample and mode, and T
-    must be small. With w and mu at +-1, s is a constant, and theta has the signs of the first-order filter with alpha = lr
-    (CascadeFilter(gammas=())), except for the influence of the start during a few updates.
+    must be small. With w and mu at +-1, s is a constant, and theta has the signs of the first-order filter with alpha =
+    lr (CascadeFilter(gammas=())), except for the influence of the start during a few updates.
 
     Args:
         params: Parameters, named parameters or param groups; a group may set hyperparameters for itself.
