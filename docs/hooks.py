@@ -41,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Point links to files outside docs/ at their copies, name folders without a link, and add line numbers to quoted code."""
+    """Point links to files outside docs/ at their copies, and add line numbers to quoted code."""
 
     def relink(match: re.Match[str]) -> str:
         text, target, anchor = match.groups()
