@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference.golden_numbers import load, trace_inputs
 
 import zerocross
+from reference.golden_numbers import load, trace_inputs
 from zerocross.cli.app import run
 
 STEPS, SIZE = 300, (40, 30)

@@ -10,7 +10,7 @@ import typer
 
 def command(
     model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), see zerocross pack.")
+        Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), or zoo:NAME.")
     ] = None,
     to: Annotated[str | None, typer.Option(metavar="TARGET", help="What to make, see --list.")] = None,
     output: Annotated[
@@ -29,6 +29,7 @@ def command(
     The files compute what the packed network computes. Each target takes the operators that --list names; a network
     with another one is refused, with the path of the module that it stands in.
     """
+    from zerocross import zoo
     from zerocross.export import TARGETS, export
     from zerocross.runtime.format import read
 
@@ -43,7 +44,7 @@ def command(
             "give a packed network, --to TARGET and -o DIR, such as: zerocross export model.zcb --to c -o c"
         )
     options = {} if cc is None else {"cc": cc}
-    exported = export(read(model), to, output, name=name, force=force, **options)
+    exported = export(read(zoo.located(model)), to, output, name=name, force=force, **options)
     for each in exported.files:
         typer.echo(f"{output / each}")
     for note in exported.notes:

@@ -21,12 +21,13 @@ def command(
     A network of grey images is drawn for, one of colour images takes pictures, one of log-mel spectra listens; one of
     each kind at most. Nothing leaves the page.
     """
+    from zerocross import zoo
     from zerocross.export.web.playground import page
     from zerocross.files import write_text
     from zerocross.runtime.format import read
 
     if output.exists() and not force:
         raise FileExistsError(f"{output} exists: choose another name, or replace it with --force")
-    text = page([read(path) for path in models])
+    text = page([read(zoo.located(path)) for path in models])
     write_text(output, text)
     typer.echo(f"{output}: {len(text.encode()) / 1000:,.0f} KB")
