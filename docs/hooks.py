@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")  # pages of the site that live beside docs/
+MATHEMATICS = "mathematics.md"  # the page that quotes code
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)((?:#[^)\s]*)?)\)")
-CODE = re.compile(r"`(zerocross(?:\.\w+)+)`: `` ?(.+?) ?``")
+CODE = re.compile(r"`(zerocross(?:\.\w+)+)`: `([^`]+)`")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -53,7 +54,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         return f"[{text}]({posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
     markdown = LINK.sub(relink, markdown)
-    return CODE.sub(_with_line, markdown)
+    return CODE.sub(_with_line, markdown) if page.file.src_uri == MATHEMATICS else markdown
 
 
 def on_page_content(content: str, **_: object) -> str:
@@ -80,7 +81,7 @@ def _mathml(match: re.Match[str]) -> str:
 
 def _with_line(match: re.Match[str]) -> str:
     path, line = code_line(match[1], match[2])
-    return f"`{path}`, line {line}: `` {match[2]} ``"
+    return f"`{path}:{line}` `{match[2]}`"
 
 
 def code_line(name: str, code: str) -> tuple[str, int]:

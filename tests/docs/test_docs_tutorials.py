@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from docs.pages import DOCS, blocks
 from zerocross.cli.app import run
 
-TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+TUTORIALS = DOCS / "tutorials"
 PAGES = sorted(page for page in TUTORIALS.glob("*.md") if page.name != "index.md")
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
