@@ -20,6 +20,7 @@ ROOT = DOCS.parent
 PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")  # pages of the site that live beside docs/
 MATHEMATICS = "mathematics.md"  # the page that quotes code
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+TAG = re.compile(r"\\tag\{(\d+)\}")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)((?:#[^)\s]*)?)\)")
 CODE = re.compile(r"`(zerocross(?:\.\w+)+)`: `([^`]+)`")
 
@@ -74,14 +75,19 @@ def _in_site(page: File, target: str) -> str | None:
 def _mathml(match: re.Match[str]) -> str:
     formula = html.unescape(match[2]).strip()
     if formula[:2] not in {r"\(", r"\["}:
-        raise ValueError(f"a formula that is neither \\(...\\) nor \\[...\\]: {formula}")
-    block = formula.startswith(r"\[")
-    return convert(formula[2:-2].strip(), display="block" if block else "inline")
+        raise ValueError(f"docs: a formula that is neither \\(...\\) nor \\[...\\]: {formula}")
+    body = formula[2:-2].strip()
+    if formula.startswith(r"\("):
+        return convert(body, display="inline")
+    number = TAG.search(body)
+    label = f'<span class="number">({number[1]})</span>' if number else ""
+    drawn = convert(TAG.sub("", body).strip(), display="block")
+    return f'<div class="equation"><div class="formula">{drawn}</div>{label}</div>'
 
 
 def _with_line(match: re.Match[str]) -> str:
     path, line = code_line(match[1], match[2])
-    return f"`{path}:{line}` `{match[2]}`"
+    return f'<span class="code-line">{path}, line {line}</span><br>`{match[2]}`'
 
 
 def code_line(name: str, code: str) -> tuple[str, int]:
