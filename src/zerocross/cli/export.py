@@ -9,9 +9,7 @@ import typer
 
 
 def command(
-    model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), or zoo:NAME.")
-    ] = None,
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), or zoo:NAME.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TARGET", help="What to make, see --list.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; made if missing.")

@@ -25,6 +25,13 @@ class PackedLayer:
         weights: number of weights, without vectors.
         bytes: size of its tensors in the file; constant vectors take none.
         note: what was folded into it, or why it was not folded.
+
+    Example:
+        >>> import zerocross
+        >>> packed = zerocross.deploy.pack(zerocross.nn.BinaryLinear(64, 32, sign_input="clip"), (64,))
+        >>> layer = packed.layers[-1]
+        >>> layer.weights, layer.bytes
+        (2048, 256)
     """
 
     name: str

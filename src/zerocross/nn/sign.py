@@ -61,7 +61,14 @@ SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
     "swish": _swish,
     "reste": _reste,
 }
-"""Name -> the derivative that replaces d sign(x) / dx, as a function of x and the temperature."""
+"""Name -> the derivative that replaces d sign(x) / dx, as a function of x and the temperature.
+
+Example:
+    >>> import torch
+    >>> from zerocross.nn import SURROGATES
+    >>> SURROGATES["polynomial"](torch.tensor([-2.0, 0.0, 0.5]), 1.0).tolist()
+    [0.0, 2.0, 1.0]
+"""
 
 
 class _SignFunction(torch.autograd.Function):
@@ -144,6 +151,15 @@ def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.
         surrogate: a name of the table (`SURROGATES`).
         temperature: t > 0, the steepness of ``tanh``, ``ede``, ``swish`` and ``reste``; unused by the others.
             A 0-dim tensor where it changes from step to step.
+
+    Example:
+        >>> import torch
+        >>> from zerocross.nn import sign
+        >>> x = torch.tensor([-2.0, 0.0, 0.5], requires_grad=True)
+        >>> y = sign(x, "polynomial")
+        >>> y.sum().backward()
+        >>> y.tolist(), x.grad.tolist()
+        ([-1.0, 1.0, 1.0], [0.0, 2.0, 1.0])
     """
     check_surrogate(surrogate, 1.0 if isinstance(temperature, Tensor) else temperature)
     return cast("Tensor", _SignFunction.apply(x, surrogate, temperature))
@@ -188,6 +204,12 @@ class Sign(nn.Module):
             where the surrogate's derivative is read, and no sign: evaluation leaves it out. ``"centre"``: the input
             less the mean of its sample, then divided, with gradients, in evaluation too (SiMaN): signs depend on
             the whole sample, so that such a network cannot be packed.
+
+    Example:
+        >>> import torch
+        >>> from zerocross.nn import Sign
+        >>> Sign("polynomial")(torch.tensor([-0.5, 0.0, 0.5])).tolist()
+        [-1.0, 1.0, 1.0]
     """
 
     temperature: Temperature
@@ -236,7 +258,15 @@ def _standardized(x: Tensor, how: str) -> Tensor:
 
 
 def set_progress(model: nn.Module, progress: float) -> None:
-    """Set the training progress, from 0 to 1, of every layer that depends on it (EDE's t, ReCU's tau)."""
+    """Set the training progress, from 0 to 1, of every layer that depends on it (EDE's t, ReCU's tau).
+
+    Example:
+        >>> from zerocross.nn import Sign, set_progress
+        >>> layer = Sign("ede")
+        >>> set_progress(layer, 0.75)
+        >>> layer.temperature.item()
+        1.0
+    """
     for module in model.modules():
         tell = getattr(module, "set_progress", None)
         if tell is not None:

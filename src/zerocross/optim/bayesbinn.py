@@ -38,6 +38,16 @@ class BayesBiNN(BinaryOptimizer):
         ff_every: Count flips on every ff_every-th step.
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start.
+
+    Example:
+        >>> import torch
+        >>> from zerocross.optim import BayesBiNN
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = BayesBiNN([weight], lr=1e-2)
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"

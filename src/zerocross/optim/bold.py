@@ -28,6 +28,16 @@ class BOLD(BinaryOptimizer):
         ff_every: Count flips on every ff_every-th step.
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start.
+
+    Example:
+        >>> import torch
+        >>> from zerocross.optim import BOLD
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = BOLD([weight], lr=2.0)
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"

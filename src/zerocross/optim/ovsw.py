@@ -38,6 +38,16 @@ class OvSW(BinaryOptimizer):
         ff_every: Count flips on every ff_every-th step.
         maximize: Climb instead of descend.
         seed: Unused: weights start as handed over.
+
+    Example:
+        >>> import torch
+        >>> import zerocross
+        >>> layer = zerocross.nn.BinaryLinear(2, 1, weights="latent", binarizer="ovsw")
+        >>> optimizer = zerocross.optim.OvSW(layer.parameters(), lr=0.1)
+        >>> layer.weight.grad = torch.tensor([[1.0, -1.0]])
+        >>> optimizer.step()
+        >>> layer.weight.sign().tolist()
+        [[-1.0, 1.0]]
     """
 
     kind: ClassVar[str] = "latent"

@@ -51,6 +51,16 @@ class Model:
         graph: the network.
         output_size: the shape of one result.
         work: vector operations that one sample takes, some 0.2 to 0.5 ns each on one thread.
+
+    Example:
+        >>> import numpy as np
+        >>> import zerocross
+        >>> model = zerocross.zoo.load("digits")
+        >>> model.input_size, model.classes[:3]
+        ((1, 8, 8), ('0', '1', '2'))
+        >>> scores = model(np.zeros((2, 1, 8, 8), np.uint8))  # bytes are normalised as the file says
+        >>> scores.shape, scores.dtype
+        ((2, 10), dtype('float32'))
     """
 
     def __init__(
@@ -210,5 +220,12 @@ def load(
         cache: folder of compiled code; the first one of a process counts. None is this package's own ``__pycache__``,
             or ``.cache/zerocross`` in the user's home where that cannot be written.
         say: told how long compiling took, where it had to be done; by default it is printed on stderr.
+
+    Example:
+        >>> import numpy as np
+        >>> import zerocross
+        >>> run = zerocross.runtime.load(zerocross.zoo.located("zoo:digits"))
+        >>> run(np.zeros((2, 1, 8, 8), np.float32)).shape
+        (2, 10)
     """
     return Model(read(path), threads, max_memory=max_memory, cache=cache, say=say)

@@ -36,6 +36,13 @@ def create_app(model: Model, name: str = "model", limits: RequestLimits | None =
         model: that answers; it is called by one thread at a time.
         name: of the model, for /health.
         limits: of requests.
+
+    Example:
+        >>> from zerocross import zoo
+        >>> from zerocross.serve import create_app
+        >>> app = create_app(zoo.load("digits"), name="digits")
+        >>> app.title
+        'zerocross: digits'
     """
     if len(model.output_size) != 1:
         raise ValueError(f"{name} gives values of shape {model.output_size} for an input, not a score per class")

@@ -23,6 +23,11 @@ class RequestLimits:
         max_files: of one request.
         max_batch: samples that are computed at once.
         max_requests: at a time; more are turned away with 503.
+
+    Example:
+        >>> from zerocross.serve import RequestLimits
+        >>> RequestLimits(max_batch=16).seconds
+        30.0
     """
 
     max_bytes: int = 10_000_000

@@ -45,6 +45,13 @@ SPACES: Mapping[str, SearchSpace] = MappingProxyType(
         "latent-magnitude-aware": _latent("magnitude_aware"),
     }
 )
+"""Name -> search space, as `zerocross tune --space NAME` takes it.
+
+Example:
+    >>> from zerocross import tune
+    >>> tune.SPACES["filter"].names
+    ['optimizer.alpha', 'optimizer.gamma']
+"""
 
 
 def get(name: str) -> SearchSpace:

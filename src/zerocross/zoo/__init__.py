@@ -31,12 +31,24 @@ __all__ = ["Card", "card", "load", "located", "model", "names"]
 
 
 def names() -> list[str]:
-    """The networks that there are."""
+    """The networks that there are.
+
+    Example:
+        >>> from zerocross import zoo
+        >>> "digits" in zoo.names()
+        True
+    """
     return sorted(path.stem for path in FILES.glob("*.json"))
 
 
 def card(name: str) -> Card:
-    """What there is to know about a network: data, licence, training, accuracy, size, speed."""
+    """What there is to know about a network: data, licence, training, accuracy, size, speed.
+
+    Example:
+        >>> from zerocross import zoo
+        >>> round(zoo.card("digits").top1, 1)
+        99.7
+    """
     known = names()
     if name not in known:
         raise ValueError(f"the zoo has no network {name!r}; it has {', '.join(known)}{did_you_mean(name, known)}")
@@ -50,6 +62,12 @@ def load(name: str, threads: int = 1, **options: Any) -> Model:
         name: one of `names()`.
         threads: to compute with.
         options: further ones of `zerocross.runtime.load`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zerocross import zoo
+        >>> zoo.load("digits")(np.zeros((1, 1, 8, 8), np.float32)).shape
+        (1, 10)
     """
     with named():
         from zerocross import runtime
@@ -61,6 +79,12 @@ def model(name: str) -> nn.Module:
     """The PyTorch network with its trained weights, in evaluation mode.
 
     `train.fit(config, dataset, model=zoo.model(name))` trains on from there.
+
+    Example:
+        >>> from zerocross import zoo
+        >>> network = zoo.model("digits")
+        >>> type(network).__name__, network.training
+        ('BiRealNet', False)
     """
     with named():
         from zerocross.zoo.network import build
@@ -70,7 +94,13 @@ def model(name: str) -> nn.Module:
 
 
 def located(path: str | Path) -> Path:
-    """A path as it is, or, for "zoo:NAME", that of the zoo's packed file, checked."""
+    """A path as it is, or, for "zoo:NAME", that of the zoo's packed file, checked.
+
+    Example:
+        >>> from zerocross import zoo
+        >>> zoo.located("zoo:digits").name, zoo.located("model.zcb").name
+        ('digits.zcb', 'model.zcb')
+    """
     text = str(path)
     return _packed(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(path)
 

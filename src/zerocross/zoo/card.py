@@ -49,6 +49,12 @@ class Card:
         milliseconds: of one prediction: batch 1, one thread, preprocessing not included.
         cpu: on which.
         made_with: versions and date of training.
+
+    Example:
+        >>> from zerocross import zoo
+        >>> card = zoo.card("digits")
+        >>> card.network, card.method, card.recipe
+        ('digits_net', 'filter', 'digits')
     """
 
     name: str
