@@ -59,8 +59,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_page_content(content: str, **_: object) -> str:
-    """Turn formulas into MathML, which browsers draw without a script."""
-    return FORMULA.sub(_mathml, content)
+    """Turn formulas into MathML, which browsers draw without a script, and end docstrings' "::" as a colon."""
+    return FORMULA.sub(_mathml, content.replace("::</p>", ":</p>"))
 
 
 def _in_site(page: File, target: str) -> str | None:

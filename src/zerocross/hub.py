@@ -56,7 +56,7 @@ def push(
     Returns:
         The address of the commit.
 
-    Example:
+    Examples:
         >>> from zerocross import hub
         >>> try:
         ...     hub.push("runs/mine", "not a repository")
@@ -105,7 +105,7 @@ def save(
         evaluate: Also evaluate the packed file, for the card; the run's dataset is read.
         data_dir: Where the datasets are; by default as in the run.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import hub, train
@@ -147,7 +147,7 @@ def from_pretrained(source: str | Path, **where: Any) -> nn.Module:
         source: A folder that `save` wrote, or "user/name" on the Hub.
         where: `revision`, `token`, `endpoint`, `cache_dir`, `local_files_only` of huggingface_hub.hf_hub_download.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import hub, train
@@ -174,7 +174,7 @@ def load(source: str | Path, threads: int = 1, **where: Any) -> Model:
         threads: To compute with.
         where: As in `from_pretrained`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import hub, train

@@ -44,7 +44,7 @@ def _below(module: ast.Module, name: str) -> Iterator[str]:
 def test_the_example_of_a_public_name(module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     parsed = doctest.DocTestParser().get_doctest(docstring(module, name), {}, f"{module}.{name}", None, None)
-    assert parsed.examples, f"{module}.{name} has no example: add an Example section to its docstring"
+    assert parsed.examples, f"{module}.{name} has no example: add an Examples section to its docstring"
     report: list[str] = []
     doctest.DocTestRunner(verbose=False).run(parsed, out=report.append)
     assert "".join(report) == ""

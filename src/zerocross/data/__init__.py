@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAMES = ("digits", "mnist", "fashion-mnist", "cifar10", "audiomnist", "ucr", "hapt", "imdb", "imagenet")
 """The names that `load` takes.
 
-Example:
+Examples:
     >>> import zerocross
     >>> zerocross.data.NAMES[:3]
     ('digits', 'mnist', 'fashion-mnist')
@@ -48,7 +48,7 @@ def load(name: str, data_dir: str | Path | None = None, *, validate: bool = Fals
         options: of the source: `fold` and `features` (audiomnist), `set` (ucr), `words` (imdb), `train_size` (cifar10,
             mnist, fashion-mnist, imdb), `reader` and `workers` (imagenet).
 
-    Example:
+    Examples:
         >>> from zerocross import data
         >>> digits = data.load("digits", validate=True)
         >>> len(digits.train), len(digits.evaluation), digits.evaluated_on

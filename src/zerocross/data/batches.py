@@ -22,7 +22,7 @@ class Split:
         inputs: (N, C, H, W), (N, C, L) or (N, F); uint8 (read as 0..1) or float32 (in its own units).
         targets: (N,) int64, the class of each sample.
 
-    Example:
+    Examples:
         >>> from zerocross import data
         >>> split = data.load("digits").train
         >>> len(split), split.inputs.dtype
@@ -59,7 +59,7 @@ class Batches:
         split: The samples; moved to the device once, here.
         options: See `BatchOptions`.
 
-    Example:
+    Examples:
         >>> from zerocross import data
         >>> batches = data.load("digits").train_batches(64, seed=0)
         >>> first, again = (next(batches.epoch(3, start=5))[1] for _ in range(2))

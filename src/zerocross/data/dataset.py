@@ -19,7 +19,7 @@ from zerocross.data.options import BatchOptions
 class BatchStream(Protocol):
     """Batches of one split: their number on this rank, and an iterator over an epoch, from any batch if `resumable`.
 
-    Example:
+    Examples:
         >>> from zerocross import data
         >>> batches = data.load("digits").train_batches(64, seed=0)
         >>> x, y = next(batches.epoch(0))
@@ -76,7 +76,7 @@ class Dataset:
         preprocess: how evaluation makes an input of a file, for packed networks: the fields of
             zerocross.runtime.preprocess.Preprocessing but `mean` and `std`, such as {"kind": "image", "resize": 32}.
 
-    Example:
+    Examples:
         >>> from zerocross import data
         >>> digits = data.load("digits")
         >>> digits.num_classes, digits.input_size, digits.evaluated_on
@@ -168,7 +168,7 @@ def from_tensors(
         preprocess: how a file becomes an input, see `Dataset`, such as {"kind": "image", "resize": 32}; by default
             packed networks take arrays only.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross import data
         >>> x, y = torch.randn(100, 20), torch.randint(0, 2, (100,))

@@ -25,7 +25,7 @@ class BatchOptions:
         world_size: Number of processes.
         channels_last: Memory format of image batches.
 
-    Example:
+    Examples:
         >>> from zerocross import data
         >>> options = data.BatchOptions(batch_size=64, training=False)
         >>> len(data.load("digits").evaluation.batches(options))

@@ -33,7 +33,7 @@ from zerocross.runtime.preprocess import Preprocessing
 class Packed:
     """A packed network: its graph, a description of each layer, and the size of its parameters in float32.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> packed = zerocross.deploy.pack(zerocross.nn.BinaryLinear(64, 32, sign_input="clip"), (64,))
         >>> packed.float_bytes, len(packed.data) < 1500
@@ -101,7 +101,7 @@ def pack(
             error.
         provenance: additional entries for the file's record of its origin.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> binary = zerocross.nn.BinaryLinear(64, 32, sign_input="clip")

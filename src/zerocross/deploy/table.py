@@ -26,7 +26,7 @@ class PackedLayer:
         bytes: size of its tensors in the file; constant vectors take none.
         note: what was folded into it, or why it was not folded.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> packed = zerocross.deploy.pack(zerocross.nn.BinaryLinear(64, 32, sign_input="clip"), (64,))
         >>> layer = packed.layers[-1]

@@ -18,7 +18,7 @@ from zerocross.runtime.infer import check
 class Exported:
     """What an export gives: files by name, and lines to be shown.
 
-    Example:
+    Examples:
         >>> from zerocross.export import Exported
         >>> list(Exported({"model.c": b"..."}).files)
         ['model.c']
@@ -38,7 +38,7 @@ class ExportTarget:
         unsupported: ops that it does not take, each with the reason.
         options: names of the options of that function.
 
-    Example:
+    Examples:
         >>> from zerocross.export import TARGETS
         >>> "binary_conv2d" in TARGETS["c"].ops
         True
@@ -75,7 +75,7 @@ TARGETS: dict[str, ExportTarget] = {
 }
 """Name -> what a packed network can be exported to.
 
-Example:
+Examples:
     >>> from zerocross.export import TARGETS
     >>> list(TARGETS)
     ['c', 'wasm', 'onnx', 'qonnx']
@@ -95,7 +95,7 @@ def export(
         force: whether existing files are replaced.
         options: of the target, see there.
 
-    Example:
+    Examples:
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import zoo
         >>> from zerocross.export import export

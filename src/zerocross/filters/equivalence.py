@@ -18,7 +18,7 @@ from zerocross.filters.iir import IIRFilter, cascade, discount_pair, ema
 class LatentSettings(NamedTuple):
     """Settings of the paper's latent SGD (Eqs. 2 and 3); `from_latent(*settings)` returns its filter.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import LatentSettings, from_latent
         >>> from_latent(*LatentSettings(lr=0.1, weight_decay=1e-2, gamma=0.1)).order
         2
@@ -37,7 +37,7 @@ class LatentSettings(NamedTuple):
 class SGDSettings(NamedTuple):
     """Settings of `torch.optim.SGD` (`SGD(params, **settings._asdict())`); `from_sgd(*settings)` returns its filter.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import SGDSettings, from_sgd
         >>> from_sgd(*SGDSettings(lr=0.1, momentum=0.9, weight_decay=1e-4)).order
         2
@@ -61,7 +61,7 @@ def from_latent(lr: float, weight_decay: float, gamma: float) -> IIRFilter:
         weight_decay: lambda, from 0 to 1 / lr.
         gamma: 1 - momentum, in (0, 1].
 
-    Example:
+    Examples:
         >>> from zerocross.filters import from_latent
         >>> from_latent(lr=0.1, weight_decay=1e-2, gamma=0.1)
         IIRFilter(order=2, poles=[0.999, 0.9], dc_gain=1)
@@ -85,7 +85,7 @@ def to_latent(alpha: float, gamma: float, lr: float) -> LatentSettings:
         gamma: discount of the inner EMA, in (0, 1].
         lr: epsilon, above 0; weight_decay = alpha / lr.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import to_latent
         >>> to_latent(alpha=1e-3, gamma=0.1, lr=0.5)
         LatentSettings(lr=0.5, weight_decay=0.002, gamma=0.1)
@@ -121,7 +121,7 @@ def from_sgd(
         dampening: in [0, 1).
         nesterov: only with momentum, and without dampening.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import alpha_gamma, from_sgd
         >>> alpha, gamma = alpha_gamma(from_sgd(lr=0.1, momentum=0.9, weight_decay=1e-4))
         >>> f"{alpha:.4e}, {gamma:.4f}"
@@ -155,7 +155,7 @@ def to_sgd(alpha: float, gamma: float, lr: float) -> SGDSettings:
         gamma: discount of the other, in (0, 1].
         lr: above 0.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import to_sgd
         >>> settings = to_sgd(alpha=1e-3, gamma=0.1, lr=0.1)
         >>> f"momentum {settings.momentum:.4f}, weight decay {settings.weight_decay:.4f}"
@@ -174,7 +174,7 @@ def alpha_gamma(filt: IIRFilter) -> tuple[float, float]:
     Raises:
         ValueError: if the filter has more than two poles, complex ones, or one outside [0, 1].
 
-    Example:
+    Examples:
         >>> from zerocross.filters import alpha_gamma, cascade, ema
         >>> [round(value, 6) for value in alpha_gamma(cascade(ema(0.1), ema(1e-3)))]
         [0.001, 0.1]
@@ -201,7 +201,7 @@ def sgd_input(gradients: ArrayLike, momentum: float, dampening: float) -> NDArra
 
     x_0 / (1 - dampening); unchanged without momentum, in which case torch ignores dampening.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import sgd_input
         >>> sgd_input([1.0, 1.0, 1.0], momentum=0.9, dampening=0.5)
         array([2., 1., 1.])
@@ -228,7 +228,7 @@ def initial_state(settings: LatentSettings | SGDSettings, w0: ArrayLike) -> NDAr
     Returns:
         An array of shape (sections, 2, *w0.shape).
 
-    Example:
+    Examples:
         >>> from zerocross.filters import LatentSettings, initial_state
         >>> initial_state(LatentSettings(lr=0.1, weight_decay=1e-2, gamma=0.1), w0=[0.5, -0.5]).shape
         (2, 2, 2)

@@ -18,7 +18,7 @@ def alpha_for_flips(rate: float, gamma: float | None = None) -> float:
         rate: flips per weight and step, from 0 to `most_flips(gamma)`. A rate of 0 is alpha = 0.
         gamma: the inner discount, in (0, 1]; None ties it to alpha, the symmetric filter.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import alpha_for_flips
         >>> round(alpha_for_flips(0.0032, gamma=0.1), 6)
         0.00096
@@ -39,7 +39,7 @@ def alpha_for_flips(rate: float, gamma: float | None = None) -> float:
 def most_flips(gamma: float | None = None) -> float:
     """Return the flip rate at alpha = 1, the largest that two averages with this gamma have under white noise.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import most_flips
         >>> round(most_flips(gamma=0.1), 4), most_flips()
         (0.1436, 0.5)

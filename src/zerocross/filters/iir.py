@@ -30,7 +30,7 @@ class IIRFilter:
     Raises:
         ValueError: if a row does not have this form.
 
-    Example:
+    Examples:
         >>> from scipy.signal import butter
         >>> from zerocross.filters import IIRFilter
         >>> filt = IIRFilter.from_sos(butter(2, 0.01, output="sos"))
@@ -133,7 +133,7 @@ def ema(alpha: float) -> IIRFilter:
     Args:
         alpha: the discount, in (0, 1]. Below 1e-16 the pole 1 - alpha rounds to 1: an integrator.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema
         >>> ema(0.1)
         IIRFilter(order=1, poles=[0.9], dc_gain=1)
@@ -148,7 +148,7 @@ def cascade(*filters: IIRFilter) -> IIRFilter:
 
     `cascade(ema(gamma), ema(alpha))` is the paper's optimizer; `cascade(*[ema(alpha)] * k)` a k-fold EMA.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import cascade, ema
         >>> cascade(ema(0.1), ema(1e-3))
         IIRFilter(order=2, poles=[0.999, 0.9], dc_gain=1)

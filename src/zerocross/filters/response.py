@@ -21,7 +21,7 @@ _LONGEST = 2**24  # maximum number of taps to sum one by one, where there is no 
 class Response:
     """Properties of a filter, as returned by `describe`; each is defined by the function of the same name.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import describe, ema
         >>> describe(ema(0.01)).stability
         'stable'
@@ -40,7 +40,7 @@ class Response:
 class OrderComparison(NamedTuple):
     """A filter, and the first-order filters with the same noise gain and the same flip rate.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import cascade, compare_orders, ema
         >>> compare_orders(cascade(ema(0.1), ema(1e-3)))._fields
         ('given', 'equal_noise', 'equal_flips')
@@ -54,7 +54,7 @@ class OrderComparison(NamedTuple):
 def describe(filt: IIRFilter) -> Response:
     """Return all properties of a filter.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import cascade, describe, ema
         >>> response = describe(cascade(ema(0.1), ema(1e-3)))
         >>> response.window, round(response.flip_rate, 5)
@@ -90,7 +90,7 @@ def compare_orders(filt: IIRFilter) -> OrderComparison:
         ValueError: if there is no comparable EMA: the filter is unstable, amplifies noise, or flips more than noise
             itself.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import cascade, compare_orders, ema
         >>> given, equal_noise, equal_flips = compare_orders(cascade(ema(0.1), ema(1e-3)))
         >>> round(equal_noise.flip_rate / given.flip_rate, 1), round(equal_flips.mean_delay / given.mean_delay, 1)
@@ -114,7 +114,7 @@ def impulse_response(filt: IIRFilter, steps: int | ArrayLike) -> NDArray[np.floa
         filt: the filter.
         steps: the number of taps, starting with h_0; or an array of steps n, which costs log n per tap.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema, impulse_response
         >>> impulse_response(ema(0.5), 4)
         array([0.5   , 0.25  , 0.125 , 0.0625])
@@ -142,7 +142,7 @@ def frequency_response(
         filt: the filter.
         frequencies: the number of frequencies, evenly spaced from 0 to 0.5 (alternating sign); or their values.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema, frequency_response
         >>> frequencies, gain = frequency_response(ema(0.5), [0.0, 0.5])
         >>> abs(gain).round(3)
@@ -162,7 +162,7 @@ def stability(filt: IIRFilter) -> Stability:
 
     An integrator is a valid filter (weight decay 0); two equal poles of modulus 1 grow, and count as unstable.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema, from_sgd, stability
         >>> stability(ema(0.1)), stability(from_sgd(lr=0.1))
         ('stable', 'integrator')
@@ -181,7 +181,7 @@ def mean_delay(filt: IIRFilter) -> float:
 
     (1 - alpha) / alpha for an EMA; delays in series add up. Infinite unless stable; nan if sum h_n = 0.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema, mean_delay
         >>> round(mean_delay(ema(0.1)), 6)
         9.0
@@ -202,7 +202,7 @@ def window(filt: IIRFilter, share: float = 0.95) -> float:
         filt: the filter.
         share: in (0, 0.99]; a larger share would be lost in rounding for tiny alpha.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema, window
         >>> window(ema(0.1)), window(ema(0.1), share=0.5)
         (29.0, 7.0)
@@ -220,7 +220,7 @@ def window(filt: IIRFilter, share: float = 0.95) -> float:
 def half_life(filt: IIRFilter) -> float:
     """Return the half-life of the slowest component in steps: log 2 / -log |largest pole|; 0 if there is no pole.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema, half_life
         >>> round(half_life(ema(0.1)), 3)
         6.579
@@ -237,7 +237,7 @@ def reversal(filt: IIRFilter) -> float:
     The smallest n whose first n taps sum to half of all: how quickly a weight follows a new trend.
     Infinite unless stable; nan if sum h_n = 0.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import cascade, ema, reversal
         >>> reversal(cascade(ema(0.1), ema(1e-3)))
         702.0
@@ -258,7 +258,7 @@ def noise_gain(filt: IIRFilter) -> float:
     sum h_n^2 / (sum h_n)^2, independent of lr: alpha / (2 - alpha) for an EMA. Infinite unless stable
     (also if sum h_n = 0: only noise passes).
 
-    Example:
+    Examples:
         >>> from zerocross.filters import ema, noise_gain
         >>> round(noise_gain(ema(0.5)), 6)
         0.333333
@@ -274,7 +274,7 @@ def flip_rate(filt: IIRFilter) -> float:
     arccos(r) / pi with r the correlation of neighbouring outputs; arccos(1 - alpha) / pi for an EMA. An integrator's
     rate falls towards 0; nan for an unstable filter.
 
-    Example:
+    Examples:
         >>> from zerocross.filters import cascade, ema, flip_rate
         >>> round(flip_rate(ema(1e-3)), 5), round(flip_rate(cascade(ema(0.1), ema(1e-3))), 5)
         (0.01424, 0.00327)

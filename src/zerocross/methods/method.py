@@ -14,7 +14,7 @@ from zerocross.nn import set_progress
 Value = float | int | bool | str | None
 """The type of a hyperparameter.
 
-Example:
+Examples:
     >>> from zerocross.methods import Value, get
     >>> all(isinstance(value, Value) for value in get("filter").hyperparameters.values())
     True
@@ -33,7 +33,7 @@ class StageTemplate:
         optimizer: Hyperparameters of the method that differ in this stage.
         real: Settings of the real parameters that differ in this stage.
 
-    Example:
+    Examples:
         >>> from zerocross.methods import get
         >>> [(stage.share, stage.binarize) for stage in get("adambnn").parts]
         [(0.5, 'activations'), (0.5, 'both')]
@@ -48,7 +48,7 @@ class StageTemplate:
 def tell_progress(model: nn.Module, step: int, total: int) -> None:
     """Set the progress of layers that depend on it (EDE's t, ReCU's tau).
 
-    Example:
+    Examples:
         >>> from zerocross.methods import tell_progress
         >>> from zerocross.nn import Sign
         >>> layer = Sign("ede")
@@ -84,7 +84,7 @@ class Method:
         revision: Increased when its arithmetic changes without a change of settings, so that old results are not
             mistaken for new ones.
 
-    Example:
+    Examples:
         >>> from zerocross.methods import get
         >>> method = get("filter")
         >>> method.kind, dict(method.hyperparameters)["gamma"]

@@ -353,7 +353,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 )
 """Name -> method, in the order of `zerocross methods`.
 
-Example:
+Examples:
     >>> from zerocross.methods import METHODS
     >>> METHODS["bop"].source
     'Helwegen et al., Latent Weights Do Not Exist, NeurIPS 2019'

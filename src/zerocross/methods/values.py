@@ -20,7 +20,7 @@ _RENAMED = {"binaryconnect": "binarynet"}
 def current_name(name: str) -> str:
     """Return the current name for a renamed method, with a warning; return other names unchanged.
 
-    Example:
+    Examples:
         >>> from zerocross.methods import current_name
         >>> current_name("filter")
         'filter'
@@ -38,7 +38,7 @@ def current_name(name: str) -> str:
 def get(name: str) -> Method:
     """Return a method by name; raise an error that lists the names if it is unknown.
 
-    Example:
+    Examples:
         >>> from zerocross.methods import get
         >>> get("latent-sgd").kind
         'latent'
@@ -54,7 +54,7 @@ def hyperparameters(name: str, chosen: Mapping[str, Value]) -> dict[str, Value]:
     Raises ValueError for unknown names and for values whose type differs from the default's; if the default is None, a
     number or None is expected. A number may be a ramp, "1e-2->1e-5", whose ends must be valid values.
 
-    Example:
+    Examples:
         >>> from zerocross.methods import hyperparameters
         >>> hyperparameters("filter", {"alpha": 1e-2})["alpha"]
         0.01
@@ -118,7 +118,7 @@ def _at(end: str, values: Mapping[str, Value]) -> dict[str, Value]:
 def first_values(values: Mapping[str, Value]) -> dict[str, Value]:
     """Return the hyperparameters at the first update, with ramps replaced by their initial values.
 
-    Example:
+    Examples:
         >>> from zerocross.methods import first_values
         >>> first_values({"gamma": "1e-2->1e-5", "tau": 1e-6})
         {'gamma': 0.01, 'tau': 1e-06}
@@ -129,7 +129,7 @@ def first_values(values: Mapping[str, Value]) -> dict[str, Value]:
 def ramps(name: str, values: Mapping[str, Value]) -> dict[str, Ramp]:
     """Return param-group field -> ramp for the hyperparameters that are ramps.
 
-    Example:
+    Examples:
         >>> from zerocross.methods import ramps
         >>> ramps("bop2ndorder", {"gamma": "1e-2->1e-5", "tau": 1e-6})
         {'lr': Ramp(first=0.01, last=1e-05)}

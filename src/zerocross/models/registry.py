@@ -43,7 +43,7 @@ MODELS = {
 def names() -> list[str]:
     """Return the names of all models.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> zerocross.models.names()[:3]
         ['digits_net', 'mnist_net', 'series_net']
@@ -54,7 +54,7 @@ def names() -> list[str]:
 def options(name: str) -> dict[str, Any]:
     """Return the keyword arguments that `create` takes for a model, with their defaults.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> zerocross.models.options("birealnet20")["classes"]
         10
@@ -72,7 +72,7 @@ def create(name: str, **kwargs: Any) -> nn.Module:
         kwargs: the fields of `Style` (`binarize`, `weights`, `scale`, `weight_surrogate`, `binarizer`, `init_scale`,
             `surrogate`), and the model's own, such as `classes`; `options(name)` gives them all with their defaults.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> model = zerocross.models.create("birealnet20", classes=10)

@@ -27,7 +27,7 @@ class AveragedModel(swa_utils.AveragedModel):
             current sign. ``"kept"``: the theta weights of the latest update.
         device: where to keep the average.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), zerocross.nn.BinaryLinear(4, 2))

@@ -29,7 +29,7 @@ from zerocross.tables import text_table
 class BinarizedLayer:
     """What was done to one layer: `done` is ``"binary"``, ``"kept real"``, ``"already binary"`` or ``"replaced"``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -49,7 +49,7 @@ class BinarizedLayer:
 class BinarizeReport:
     """Every layer that owns a matrix or a kernel, and what was done to it; print it for a table.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -75,7 +75,7 @@ class BinarizeReport:
 class Binarized(NamedTuple):
     """The converted model and the report.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -133,7 +133,7 @@ def binarize(
     Returns:
         (model, report): ``model, report = binarize(model); print(report)``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))

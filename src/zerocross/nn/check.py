@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class NotBinaryError(ValueError):
     """A layer that is declared binary does not compute with binary weights.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> issubclass(zerocross.nn.NotBinaryError, ValueError)
         True
@@ -28,7 +28,7 @@ def check(model: nn.Module) -> None:
         model: any model; its layers declare binary weights in `binary_kinds`. Weights on the meta device are skipped;
             of sharded weights, each rank checks its own shard.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> layer = zerocross.nn.BinaryLinear(4, 2)
         >>> zerocross.check(layer)

@@ -181,7 +181,7 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         device: as in `torch.nn.Conv2d`.
         dtype: as in `torch.nn.Conv2d`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.nn import BinaryConv2d
         >>> layer = BinaryConv2d(16, 32, kernel_size=3, padding=1, sign_input="polynomial")
@@ -257,7 +257,7 @@ class BinaryConv1d(_BinaryWeight, nn.Conv1d):
         device: as in `torch.nn.Conv1d`.
         dtype: as in `torch.nn.Conv1d`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.nn import BinaryConv1d
         >>> layer = BinaryConv1d(4, 8, kernel_size=3, padding=1, sign_input="polynomial")
@@ -325,7 +325,7 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         device: as in `torch.nn.Linear`.
         dtype: as in `torch.nn.Linear`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.nn import BinaryLinear
         >>> layer = BinaryLinear(64, 10, scale="learned")

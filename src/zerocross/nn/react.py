@@ -16,7 +16,7 @@ class RSign(nn.Module):
         surrogate: the surrogate gradient, a name of `SURROGATES`.
         standardize: see `Sign`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.nn import RSign
         >>> RSign(channels=1)(torch.tensor([[-0.5], [0.5]])).tolist()
@@ -44,7 +44,7 @@ class RPReLU(nn.Module):
         channels: the size of dimension 1 of the input, which may be (N, C) or (N, C, H, W).
         slope: the initial slope on the negative side.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.nn import RPReLU
         >>> RPReLU(channels=1)(torch.tensor([[-4.0], [4.0]])).tolist()

@@ -34,7 +34,7 @@ class LayerSummary:
         real_macs: the other multiply-accumulates.
         note: a remark, such as a tied weight.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> row = zerocross.summary(zerocross.nn.BinaryLinear(8, 2)).rows[0]
         >>> row.kind, row.bits, row.packed_bytes
@@ -60,7 +60,7 @@ class Summary:
 
     `strays` maps layers that are declared binary but are not to their problem: see `check`.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> zerocross.summary(zerocross.nn.BinaryLinear(8, 2)).total.binary
         16
@@ -97,7 +97,7 @@ def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summar
         input_size: a complete input shape including the batch dimension, such as (1, 3, 32, 32): the model is run once
             on zeros to count multiply-accumulates. None: do not count them.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), zerocross.nn.BinaryLinear(8, 2, sign_input="clip"))

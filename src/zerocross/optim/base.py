@@ -43,7 +43,7 @@ class BinaryOptimizer(Optimizer, ABC):
         vectors: Whether vectors are accepted as binary weights. Biases and batch-norm parameters are vectors and should
             usually stay real, so vectors raise ValueError by default; a group may set this for itself.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.optim import BinaryOptimizer, Bop
         >>> optimizer = Bop([torch.nn.Parameter(torch.randn(2, 2))])

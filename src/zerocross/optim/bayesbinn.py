@@ -39,7 +39,7 @@ class BayesBiNN(BinaryOptimizer):
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.optim import BayesBiNN
         >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))

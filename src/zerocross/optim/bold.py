@@ -29,7 +29,7 @@ class BOLD(BinaryOptimizer):
         maximize: Climb instead of descend.
         seed: Draws the signs of weights that are exactly zero at the start.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.optim import BOLD
         >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))

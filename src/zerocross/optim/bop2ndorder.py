@@ -34,7 +34,7 @@ class Bop2ndOrder(BinaryOptimizer):
         maximize: Maximize the objective instead of minimizing it.
         seed: Seed of the signs drawn for weights that are exactly zero.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.optim import Bop2ndOrder
         >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))

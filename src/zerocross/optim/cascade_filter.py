@@ -34,7 +34,7 @@ class CascadeFilter(BinaryOptimizer):
 
     Tested in tests/optim against scipy.signal.sosfilt, order by order.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from zerocross.optim import CascadeFilter
         >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))

@@ -23,7 +23,7 @@ def project_after_step(optimizer: AnyOptimizer, project: Callable[[list[Tensor]]
         project: Called under no_grad with the parameters of each group, which it modifies in place. To be picklable, it
             must be a module-level function or a functools.partial of one.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> def centre(weights):
@@ -47,7 +47,7 @@ def clip_after_step(optimizer: AnyOptimizer, limit: float) -> AnyOptimizer:
         optimizer: Any torch optimizer; modified in place and returned. Copies and pickles of it clip, too.
         limit: > 0.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> weight = torch.nn.Parameter(torch.tensor([3.0]))

@@ -15,7 +15,7 @@ Group = dict[str, Any]
 class NonFiniteError(ValueError):
     """A gradient contains NaN, infinity, or values too large to average.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> weight = torch.nn.Parameter(torch.ones(2, 2))

@@ -16,7 +16,7 @@ Counted = list[tuple[int, str | int, int, Tensor]]  # group, name or index of th
 def unwrapped(optimizer: Any) -> Any:
     """Return the optimizer inside wrappers that have it as `.optimizer` (Fabric, Accelerate, lookahead).
 
-    Example:
+    Examples:
         >>> from types import SimpleNamespace
         >>> import torch
         >>> import zerocross
@@ -47,7 +47,7 @@ def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "tota
     Returns:
         The ratio or ratios; NaN before the first count.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> weight = torch.nn.Parameter(torch.ones(2, 2))

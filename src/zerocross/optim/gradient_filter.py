@@ -66,7 +66,7 @@ class GradientFilter(BinaryOptimizer):
 
     Tested in tests/optim against a naive implementation, scipy's lfilter and, sign by sign, latent-weight SGD.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> layer = torch.nn.Linear(4, 4, bias=False)

@@ -22,7 +22,7 @@ def keep_after_step(optimizer: AnyOptimizer, hook: Hook) -> AnyOptimizer:
             hooks) and returned.
         hook: To be picklable, it must be a module-level function, an instance of a class, or a functools.partial.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> weight = torch.nn.Parameter(torch.ones(1))

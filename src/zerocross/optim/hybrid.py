@@ -22,7 +22,7 @@ from zerocross.optim.signs import BeforeSign, flips_counted
 class ParamSplit(NamedTuple):
     """A model's trainable parameters, each exactly once.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> zerocross.split_params(zerocross.nn.BinaryLinear(8, 2)).real
         []
@@ -40,7 +40,7 @@ def split_params(model: nn.Module) -> ParamSplit:
     biases, batch-norm parameters, scales, shifts and slopes, which should not be decayed. Frozen parameters
     (requires_grad=False) are left out; tied parameters appear once.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), zerocross.nn.BinaryLinear(8, 2))
@@ -67,7 +67,7 @@ def binary_kinds(model: nn.Module) -> dict[int, str]:
 
     It is a property of the layer since attributes of a Parameter do not survive deepcopy.
 
-    Example:
+    Examples:
         >>> import zerocross
         >>> model = zerocross.nn.BinaryLinear(8, 2, weights="latent")
         >>> zerocross.optim.binary_kinds(model)[id(model.weight)]
@@ -108,7 +108,7 @@ class HybridOptimizer(Optimizer):
             "raise", "skip" or "ignore", see BinaryOptimizer ("skip" synchronizes with the device here, which torch's
             optimizers require). None: the setting of `binary`, or "ignore" if `binary` is a torch optimizer.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), zerocross.nn.BinaryLinear(8, 2))

@@ -38,7 +38,7 @@ class IIRGradientFilter(BinaryOptimizer):
 
     Tested in tests/optim against scipy.signal.sosfilt on every weight's gradient sequence.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from scipy.signal import butter
         >>> from zerocross.filters import IIRFilter

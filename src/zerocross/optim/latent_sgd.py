@@ -39,7 +39,7 @@ class LatentSGD(BinaryOptimizer):
         maximize: Maximize the objective instead of minimizing it.
         seed: Seed of the signs drawn for weights that are exactly zero.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> layer = zerocross.nn.BinaryLinear(2, 1, weights="latent")

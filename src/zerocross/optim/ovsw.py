@@ -39,7 +39,7 @@ class OvSW(BinaryOptimizer):
         maximize: Climb instead of descend.
         seed: Unused: weights start as handed over.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> layer = zerocross.nn.BinaryLinear(2, 1, weights="latent", binarizer="ovsw")

@@ -26,7 +26,7 @@ class Schedule:
         drop: For "step": the factor at a milestone, in (0, 1].
         end: For "cosine", "linear" and "exponential": the factor at t = 1, in [0, 1]; by default 0, 0 and 1e-3.
 
-    Example:
+    Examples:
         >>> from zerocross.optim import Schedule
         >>> schedule = Schedule.parse("cosine", total=100, warmup=10)
         >>> [round(schedule.factor(step), 3) for step in (0, 10, 55, 99)]
@@ -116,7 +116,7 @@ class Ramp:
         first: Its value at the first update.
         last: Its value just after the last one.
 
-    Example:
+    Examples:
         >>> from zerocross.optim import Ramp
         >>> Ramp.parse("1e-2->1e-5").value(step=50, total=100)
         0.005005
@@ -145,7 +145,7 @@ class Ramp:
 def set_field(groups: Iterable[dict[str, Any]], field: str, factor: float) -> None:
     """Set a field of param groups to its initial value times a factor; alpha is the field "lr".
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> optimizer = zerocross.GradientFilter([torch.nn.Parameter(torch.ones(2, 2))], alpha=1e-2)
@@ -161,7 +161,7 @@ def set_field(groups: Iterable[dict[str, Any]], field: str, factor: float) -> No
 def set_value(groups: Iterable[dict[str, Any]], field: str, value: float) -> None:
     """Set a field of param groups, multiplied by the group's `FIELD_scale` if it has one.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import zerocross
         >>> optimizer = zerocross.GradientFilter([torch.nn.Parameter(torch.ones(2, 2))], gamma=0.1)

@@ -52,7 +52,7 @@ class Model:
         output_size: the shape of one result.
         work: vector operations that one sample takes, some 0.2 to 0.5 ns each on one thread.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import zerocross
         >>> model = zerocross.zoo.load("digits")
@@ -221,7 +221,7 @@ def load(
             or ``.cache/zerocross`` in the user's home where that cannot be written.
         say: told how long compiling took, where it had to be done; by default it is printed on stderr.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import zerocross
         >>> run = zerocross.runtime.load(zerocross.zoo.located("zoo:digits"))

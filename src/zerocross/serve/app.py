@@ -37,7 +37,7 @@ def create_app(model: Model, name: str = "model", limits: RequestLimits | None =
         name: of the model, for /health.
         limits: of requests.
 
-    Example:
+    Examples:
         >>> from zerocross import zoo
         >>> from zerocross.serve import create_app
         >>> app = create_app(zoo.load("digits"), name="digits")

@@ -24,7 +24,7 @@ class RequestLimits:
         max_batch: samples that are computed at once.
         max_requests: at a time; more are turned away with 503.
 
-    Example:
+    Examples:
         >>> from zerocross.serve import RequestLimits
         >>> RequestLimits(max_batch=16).seconds
         30.0

@@ -33,7 +33,7 @@ def serve(
         limits: of requests.
         say: told the address once requests are taken.
 
-    Example:
+    Examples:
         >>> from zerocross import zoo
         >>> from zerocross.serve import serve
         >>> try:

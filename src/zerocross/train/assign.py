@@ -28,7 +28,7 @@ def changed(
         in_two_steps: Also split the run into two stages: real weights with binary activations, then both binary.
         init_from: Also start from the weights of a run (`trained_run`).
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> config = train.changed(train.Config(), {"optimizer.alpha": "1e-2", "stages.0.epochs": "5"})
         >>> config.optimizer["alpha"], config.stages[0].epochs

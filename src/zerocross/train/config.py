@@ -33,7 +33,7 @@ class Stage:
         optimizer: Hyperparameters of the method that differ in this stage, such as warm_start.
         real: Settings of the real parameters' optimizer that differ in this stage.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> first, second = train.Stage(5, "activations"), train.Stage(5, "both", init_from="previous")
         >>> len(train.Config(stages=(first, second)).stages)
@@ -59,7 +59,7 @@ class DataConfig:
     With `validate=True` part of the training data is held out for evaluation and the test data are not read: use it to
     choose settings.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.Config(data=train.DataConfig("digits", validate=True)).data.validate
         True
@@ -77,7 +77,7 @@ class DataConfig:
 class ModelConfig:
     """The network: a name for zerocross.models.create, and its options.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.Config(model=train.ModelConfig("birealnet20", {"surrogate": "clip"})).model.name
         'birealnet20'
@@ -100,7 +100,7 @@ class TaskConfig:
         teacher: For distillation: a run folder, or "module:function" that builds a network.
         teacher_weights: For "module:function": a state dict (.safetensors, or .pt read with weights_only).
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.TaskConfig(label_smoothing=0.1).name
         'classification'
@@ -129,7 +129,7 @@ class RealConfig:
         schedule: Schedule of lr, as `Schedule.parse` reads it: "cosine", "linear:0.1", "step:0.5,0.75".
         decay: Which parameters weight_decay applies to: "matrices" (and kernels), or "all" (also biases, batch norm).
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.RealConfig(name="adam", lr=1e-3, schedule="linear").momentum
         0.9
@@ -178,7 +178,7 @@ class Config:
         sync_bn: Compute batch statistics over all devices (CUDA only).
         processes: Number of processes, one device each; batch statistics and the order of batches depend on it.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> config = train.Config(optimizer={"alpha": 1e-2}, stages=(train.Stage(epochs=5),))
         >>> config.method, config.optimizer["gamma"], len(config.hash)
@@ -264,7 +264,7 @@ class Config:
 def to_dict(config: Config) -> dict[str, Any]:
     """Convert a config to plain containers, ready for JSON.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.to_dict(train.Config())["method"]
         'filter'
@@ -275,7 +275,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any]) -> Config:
     """Create a config from the output of `to_dict`; raise ValueError on unknown keys.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> config = train.Config(seed=3)
         >>> train.from_dict(train.to_dict(config)) == config

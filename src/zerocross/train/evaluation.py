@@ -28,7 +28,7 @@ def evaluate(
         forward: Called instead of the model, e.g. a compiled version or one under autocast.
         total: Sums a tensor over all ranks.
 
-    Example:
+    Examples:
         >>> from zerocross import data, train, zoo
         >>> scores = train.evaluate(zoo.model("digits"), data.load("digits").eval_batches(256))
         >>> round(scores["top1"], 1), scores["count"]
@@ -66,7 +66,7 @@ def recalibrate_batch_norm(model: nn.Module, batches: BatchStream, count: int) -
 
     Running statistics average over recent steps, in which signs still flipped, so they lag behind the final network.
 
-    Example:
+    Examples:
         >>> from zerocross import data, train, zoo
         >>> model = zoo.model("digits")
         >>> train.recalibrate_batch_norm(model, data.load("digits").train_batches(64, seed=0), 10)

@@ -25,7 +25,7 @@ class Placement:
         accelerator: "auto", "cpu" or "cuda".
         tensorboard: Whether to write TensorBoard event files.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.Placement(devices=2, nodes=4).processes
         8
@@ -75,7 +75,7 @@ def holds_run(folder: Path) -> bool:
 def read_config(folder: Path) -> Config:
     """Read the config of a run folder.
 
-    Example:
+    Examples:
         >>> import json
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
@@ -92,7 +92,7 @@ def read_config(folder: Path) -> Config:
 def read_placement(folder: Path) -> Placement:
     """Read the placement of a run folder.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train

@@ -23,7 +23,7 @@ class Inputs:
         preprocessing: How a file becomes an input, as zerocross.runtime.preprocess.Preprocessing.from_json reads it.
         source: What the data were, for the record.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> preprocessing = {"kind": "image", "mean": [0.5], "std": [0.5]}
         >>> train.Inputs((1, 8, 8), ("cat", "dog"), preprocessing, source="photographs").num_classes
@@ -66,7 +66,7 @@ def write_inputs(folder: Path, inputs: Inputs) -> None:
 def read_inputs(folder: Path) -> Inputs | None:
     """The inputs.json of a run folder; None where there is none, as in those of older versions.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train

@@ -57,7 +57,7 @@ class Run:
 class Fitted:
     """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics.
 
-    Example:
+    Examples:
         >>> from zerocross import data, train
         >>> fitted = train.fit(train.Config(stages=(train.Stage(epochs=1),)), data.load("digits"), show=False)
         >>> sorted(fitted.scores), type(fitted.model).__name__
@@ -96,7 +96,7 @@ def fit(
         tensorboard: Whether to write TensorBoard event files, too.
         on_epoch: Called after each evaluation with (epochs completed, scores); an exception it raises ends the run.
 
-    Example:
+    Examples:
         >>> from zerocross import data, train
         >>> config = train.Config(stages=(train.Stage(epochs=2),), optimizer={"alpha": 1e-2})
         >>> fitted = train.fit(config, data.load("digits"), show=False)
@@ -335,7 +335,7 @@ def _in_slurm() -> bool:
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
     """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.make_fabric(train.Config(), accelerator="cpu").world_size
         1

@@ -19,7 +19,7 @@ RENDEZVOUS_SECONDS = 60.0  # how long a process waits for rank 0 to open its por
 class RunError(RuntimeError):
     """A run failed for a reason that its user can fix; the message says how.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> issubclass(train.LostPeerError, train.RunError)
         True
@@ -29,7 +29,7 @@ class RunError(RuntimeError):
 class LostPeerError(RunError):
     """Another process of the run has exited, and this one cannot continue without it.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> issubclass(train.RendezvousError, train.LostPeerError)
         True
@@ -39,7 +39,7 @@ class LostPeerError(RunError):
 class RendezvousError(LostPeerError):
     """Rank 0 cannot be reached: it has exited or not started. Every other process reports this itself.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> issubclass(train.RendezvousError, train.RunError)
         True

@@ -22,7 +22,7 @@ class Recipe:
         stated: Dotted fields whose values the paper states.
         assumed: Dotted fields that the paper leaves open, each with the reason for the value here.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> "batch_size" in train.RECIPES["digits"].assumed
         True
@@ -215,7 +215,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 )
 """Name -> recipe, as `zerocross train NAME` takes it.
 
-Example:
+Examples:
     >>> from zerocross import train
     >>> train.RECIPES["digits"].config.optimizer["alpha"]
     0.003

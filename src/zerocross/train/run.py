@@ -32,7 +32,7 @@ from zerocross.train.task import load_teacher, read_weights
 class Finished:
     """A finished run: its folder, the contents of result.json, and the network if it was trained just now.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train
@@ -52,7 +52,7 @@ class Finished:
 def begin(config: Config, folder: Path, place: Placement | None = None, *, show: bool = True) -> Finished:
     """Start a run in a new folder; check everything that can be checked before the folder is created.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train
@@ -92,7 +92,7 @@ def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> F
         data_dir: The folder of the datasets, if it has moved.
         show: Whether to show progress on the terminal.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train
@@ -188,7 +188,7 @@ def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) ->
 def load_data(config: Config, place: Placement) -> Dataset:
     """Load the dataset of a run.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.load_data(train.Config(), train.Placement()).name
         'digits'
@@ -201,7 +201,7 @@ def load_inputs(folder: Path, place: Placement | None = None) -> Inputs:
 
     Folders of finished runs of older versions have none.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train
@@ -230,7 +230,7 @@ def load_model(
 ) -> tuple[nn.Module, str]:
     """Load the network of a run; also return which weights it has: the final ones, or those of the last checkpoint.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train

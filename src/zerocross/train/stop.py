@@ -22,7 +22,7 @@ class Stopped(Exception):  # noqa: N818 - not an error
         exit_code: 128 + the signal number: 130 for SIGINT, 143 for SIGTERM.
         saved: False if the data loader cannot resume within an epoch (DALI): the epoch is repeated.
 
-    Example:
+    Examples:
         >>> import signal
         >>> from zerocross import train
         >>> stopped = train.Stopped(signal.SIGTERM, updates=120, saved=True)

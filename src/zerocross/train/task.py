@@ -120,7 +120,7 @@ def _from_function(name: str, weights: str | None) -> nn.Module:
 def trained_run(folder: Path) -> str:
     """Return a finished run in the form that `Stage.init_from` takes: FOLDER#DIGEST, with a digest of its weights.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import train

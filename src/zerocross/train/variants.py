@@ -30,7 +30,7 @@ def with_method(config: Config, name: str) -> Config:
     is kept, so that methods are compared at equal batch size and budget; see with_network. If the config already uses
     this method, it is returned unchanged.
 
-    Example:
+    Examples:
         >>> from zerocross import train
         >>> train.with_method(train.RECIPES["digits"].config, "bop").optimizer["tau"]
         1e-08

@@ -26,7 +26,7 @@ class Outcome:
         seconds: Duration of the trial.
         sampler_seconds: The sampler's share of it.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
         >>> outcome = tune.search(lambda settings, report: settings["x"], space, trials=1, sampler="random").best
@@ -51,7 +51,7 @@ class History:
         failed: Number of trials without a result, whose last attempt failed.
         open: Number of trials that are waiting or running.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
         >>> history = tune.search(lambda settings, report: settings["x"], space, trials=3, sampler="random")

@@ -19,7 +19,7 @@ from zerocross.tune.study import Study, StudyPlan, begin_or_join, quietly
 Report = Callable[[int, float], None]
 """The type of `report`: called with a step and an intermediate value.
 
-Example:
+Examples:
     >>> from zerocross import tune
     >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
     >>> def objective(settings, report: tune.Report):
@@ -32,7 +32,7 @@ Example:
 Objective = Callable[[Settings, Report], float]
 """The type of an objective: (settings, report) -> a number to maximize.
 
-Example:
+Examples:
     >>> from zerocross import tune
     >>> def objective(settings, report):
     ...     report(1, settings["x"] / 2)  # an intermediate value, for pruning
@@ -65,7 +65,7 @@ def search(
         seed: Seed of the sampler; the same seed and objective give the same history.
         prune: Prune trials that are worse than the median of the others at the same step.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> space = tune.SearchSpace((tune.Parameter("x", 1e-3, 1e3, log=True),))
         >>> history = tune.search(lambda settings, report: -abs(settings["x"] - 1), space, trials=12, sampler="tpe")
@@ -81,7 +81,7 @@ def search(
 def extend(study: Study, trials: int) -> None:
     """Add trials to a study until it has at least this many.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> plan = tune.StudyPlan(tune.SPACES["filter"], sampler="random")
         >>> study = tune.begin_or_join(tune.in_memory(), "mine", plan)
@@ -102,7 +102,7 @@ def work(study: Study, objective: Objective, on_outcome: Callable[[Outcome], Non
         objective: See search().
         on_outcome: Called with each result produced by this process.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
         >>> study = tune.begin_or_join(tune.in_memory(), "mine", tune.StudyPlan(space, sampler="random"))

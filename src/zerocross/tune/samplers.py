@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 SAMPLERS = ("botorch", "gp", "tpe", "random")
 """The names of samplers.
 
-Example:
+Examples:
     >>> from zerocross import tune
     >>> tune.SAMPLERS
     ('botorch', 'gp', 'tpe', 'random')

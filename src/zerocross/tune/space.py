@@ -26,7 +26,7 @@ class Parameter:
         log: Whether to search on a log scale (requires low > 0).
         choices: Instead of a range: at least two numbers, strings, booleans or None.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> print(tune.Parameter("alpha", 1e-5, 1e-1, log=True))
         alpha 1e-05..0.1 log
@@ -114,7 +114,7 @@ class SearchSpace:
         parameters: At least one; their names differ.
         fixed: Settings that all trials share.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> space = tune.SearchSpace((tune.Parameter("alpha", 1e-5, 1e-1, log=True),), fixed={"gamma": 0.1})
         >>> print(space)

@@ -47,7 +47,7 @@ SPACES: Mapping[str, SearchSpace] = MappingProxyType(
 )
 """Name -> search space, as `zerocross tune --space NAME` takes it.
 
-Example:
+Examples:
     >>> from zerocross import tune
     >>> tune.SPACES["filter"].names
     ['optimizer.alpha', 'optimizer.gamma']

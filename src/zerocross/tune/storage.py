@@ -35,7 +35,7 @@ class Storage:
         beat: Seconds between two heartbeats of a running trial; None: no heartbeats.
         grace: Seconds without a heartbeat after which a worker is presumed dead.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> isinstance(tune.in_memory(), tune.Storage)
         True
@@ -49,7 +49,7 @@ class Storage:
 def in_memory() -> Storage:
     """Return a storage in the memory of this process.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> tune.begin_or_join(tune.in_memory(), "mine", tune.StudyPlan(tune.SPACES["filter"], sampler="tpe")).name
         'mine'
@@ -66,7 +66,7 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
         beat: Seconds between two heartbeats of a running trial.
         grace: Seconds without a heartbeat after which a worker is presumed dead; greater than `beat`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from zerocross import tune

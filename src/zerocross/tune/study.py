@@ -36,7 +36,7 @@ class StudyPlan:
         prune: Whether to prune trials that are worse than the median of the others at the same step.
         about: What the objective needs, as plain JSON; stored with the study for workers that join or resume it.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> tune.StudyPlan(tune.SPACES["filter"], sampler="tpe", seed=1).to_dict()["sampler"]
         'tpe'
@@ -62,7 +62,7 @@ class StudyPlan:
 class Study:
     """A study as one process sees it; from begin(), join() or begin_or_join().
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> plan = tune.StudyPlan(tune.SPACES["filter"], sampler="tpe")
         >>> study = tune.begin_or_join(tune.in_memory(), "mine", plan)
@@ -85,7 +85,7 @@ class Study:
 def begin_or_join(storage: Storage, name: str, plan: StudyPlan) -> Study:
     """Create a study, or join the existing one of that name; raise ValueError if it has another plan.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> storage, plan = tune.in_memory(), tune.StudyPlan(tune.SPACES["filter"], sampler="tpe")
         >>> first, second = (tune.begin_or_join(storage, "mine", plan) for _ in range(2))
@@ -110,7 +110,7 @@ def begin_or_join(storage: Storage, name: str, plan: StudyPlan) -> Study:
 def join(storage: Storage, name: str) -> Study:
     """Open an existing study.
 
-    Example:
+    Examples:
         >>> from zerocross import tune
         >>> storage = tune.in_memory()
         >>> study = tune.begin_or_join(storage, "mine", tune.StudyPlan(tune.SPACES["filter"], sampler="tpe"))

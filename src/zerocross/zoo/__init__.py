@@ -33,7 +33,7 @@ __all__ = ["Card", "card", "load", "located", "model", "names"]
 def names() -> list[str]:
     """The networks that there are.
 
-    Example:
+    Examples:
         >>> from zerocross import zoo
         >>> "digits" in zoo.names()
         True
@@ -44,7 +44,7 @@ def names() -> list[str]:
 def card(name: str) -> Card:
     """What there is to know about a network: data, licence, training, accuracy, size, speed.
 
-    Example:
+    Examples:
         >>> from zerocross import zoo
         >>> round(zoo.card("digits").top1, 1)
         99.7
@@ -63,7 +63,7 @@ def load(name: str, threads: int = 1, **options: Any) -> Model:
         threads: to compute with.
         options: further ones of `zerocross.runtime.load`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from zerocross import zoo
         >>> zoo.load("digits")(np.zeros((1, 1, 8, 8), np.float32)).shape
@@ -80,7 +80,7 @@ def model(name: str) -> nn.Module:
 
     `train.fit(config, dataset, model=zoo.model(name))` trains on from there.
 
-    Example:
+    Examples:
         >>> from zerocross import zoo
         >>> network = zoo.model("digits")
         >>> type(network).__name__, network.training
@@ -96,7 +96,7 @@ def model(name: str) -> nn.Module:
 def located(path: str | Path) -> Path:
     """A path as it is, or, for "zoo:NAME", that of the zoo's packed file, checked.
 
-    Example:
+    Examples:
         >>> from zerocross import zoo
         >>> zoo.located("zoo:digits").name, zoo.located("model.zcb").name
         ('digits.zcb', 'model.zcb')

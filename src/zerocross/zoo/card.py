@@ -50,7 +50,7 @@ class Card:
         cpu: on which.
         made_with: versions and date of training.
 
-    Example:
+    Examples:
         >>> from zerocross import zoo
         >>> card = zoo.card("digits")
         >>> card.network, card.method, card.recipe

@@ -56,7 +56,7 @@ BINARIZERS = {
 }
 """Name -> class, constructed with the layer's weight.
 
-Example:
+Examples:
     >>> import torch
     >>> from zerocross.nn import BINARIZERS
     >>> weight = torch.tensor([[0.2, -0.6]])
