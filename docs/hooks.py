@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ def _mathml(match: re.Match[str]) -> str:
 
 
 def _with_line(match: re.Match[str]) -> str:
-    path, line = code_line(match[1], match[2])
+    try:
+        path, line = code_line(match[1], match[2])
+    except ValueError as wrong:
+        raise PluginError(str(wrong)) from None
     return f'<span class="code-line">{path}, line {line}</span><br>`{match[2]}`'
 
 
