@@ -7,7 +7,13 @@ from torch import Tensor, nn
 
 
 class NotBinaryError(ValueError):
-    """A layer that is declared binary does not compute with binary weights."""
+    """A layer that is declared binary does not compute with binary weights.
+
+    Examples:
+        >>> import zerocross
+        >>> issubclass(zerocross.nn.NotBinaryError, ValueError)
+        True
+    """
 
 
 def check(model: nn.Module) -> None:
@@ -21,6 +27,18 @@ def check(model: nn.Module) -> None:
     Args:
         model: any model; its layers declare binary weights in `binary_kinds`. Weights on the meta device are skipped;
             of sharded weights, each rank checks its own shard.
+
+    Examples:
+        >>> import zerocross
+        >>> layer = zerocross.nn.BinaryLinear(4, 2)
+        >>> zerocross.check(layer)
+        >>> layer.weight.data *= 0.5
+        >>> try:
+        ...     zerocross.check(layer)
+        ... except zerocross.nn.NotBinaryError:
+        ...     print("not binary")
+        ...
+        not binary
     """
     if problems := strays(model):
         listed = "; ".join(f"{name or '(the model itself)'}: {what}" for name, what in problems.items())

@@ -42,6 +42,13 @@ class BinaryOptimizer(Optimizer, ABC):
         seed: Seed of the signs drawn for weights that are exactly zero. Use the same on all ranks.
         vectors: Whether vectors are accepted as binary weights. Biases and batch-norm parameters are vectors and should
             usually stay real, so vectors raise ValueError by default; a group may set this for itself.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import BinaryOptimizer, Bop
+        >>> optimizer = Bop([torch.nn.Parameter(torch.randn(2, 2))])
+        >>> isinstance(optimizer, BinaryOptimizer), optimizer.kind, optimizer.skipped_steps
+        (True, 'theta', 0)
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs

@@ -28,6 +28,16 @@ class BOLD(BinaryOptimizer):
         ff_every: Count flips every ff_every steps.
         maximize: Maximize the objective instead of minimizing it.
         seed: Seed of the signs drawn for weights that are exactly zero.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import BOLD
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = BOLD([weight], lr=2.0)
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"

@@ -38,6 +38,16 @@ class OvSW(BinaryOptimizer):
         ff_every: Count flips every ff_every steps.
         maximize: Maximize the objective instead of minimizing it.
         seed: Not used: the initial weights are kept.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> layer = zerocross.nn.BinaryLinear(2, 1, weights="latent", binarizer="ovsw")
+        >>> optimizer = zerocross.optim.OvSW(layer.parameters(), lr=0.1)
+        >>> layer.weight.grad = torch.tensor([[1.0, -1.0]])
+        >>> optimizer.step()
+        >>> layer.weight.sign().tolist()
+        [[-1.0, 1.0]]
     """
 
     kind: ClassVar[str] = "latent"

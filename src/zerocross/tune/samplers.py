@@ -14,6 +14,13 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 SAMPLERS = ("botorch", "gp", "tpe", "random")
+"""The names of samplers.
+
+Examples:
+    >>> from zerocross import tune
+    >>> tune.SAMPLERS
+    ('botorch', 'gp', 'tpe', 'random')
+"""
 STARTUP = 5  # random trials before the first model: a fifth of the paper's 25
 
 

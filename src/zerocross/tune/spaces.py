@@ -56,6 +56,13 @@ SPACES: Mapping[str, SearchSpace] = MappingProxyType(
         "latent-magnitude-aware": _latent("magnitude_aware"),
     }
 )
+"""Name -> search space, as `zerocross tune --space NAME` takes it.
+
+Examples:
+    >>> from zerocross import tune
+    >>> tune.SPACES["filter"].names
+    ['optimizer.alpha', 'optimizer.gamma']
+"""
 
 
 def get(name: str) -> SearchSpace:
