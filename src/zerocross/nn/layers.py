@@ -180,6 +180,15 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         padding_mode: as in `torch.nn.Conv2d`.
         device: as in `torch.nn.Conv2d`.
         dtype: as in `torch.nn.Conv2d`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryConv2d
+        >>> layer = BinaryConv2d(16, 32, kernel_size=3, padding=1, sign_input="polynomial")
+        >>> layer(torch.randn(2, 16, 8, 8)).shape
+        torch.Size([2, 32, 8, 8])
+        >>> sorted(layer.weight.unique().tolist())
+        [-1.0, 1.0]
     """
 
     def __init__(
@@ -247,6 +256,13 @@ class BinaryConv1d(_BinaryWeight, nn.Conv1d):
         padding_mode: as in `torch.nn.Conv1d`.
         device: as in `torch.nn.Conv1d`.
         dtype: as in `torch.nn.Conv1d`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryConv1d
+        >>> layer = BinaryConv1d(4, 8, kernel_size=3, padding=1, sign_input="polynomial")
+        >>> layer(torch.randn(2, 4, 100)).shape
+        torch.Size([2, 8, 100])
     """
 
     def __init__(
@@ -308,6 +324,13 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         init_scale: as in `BinaryConv2d`.
         device: as in `torch.nn.Linear`.
         dtype: as in `torch.nn.Linear`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryLinear
+        >>> layer = BinaryLinear(64, 10, scale="learned")
+        >>> layer(torch.randn(2, 64)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(

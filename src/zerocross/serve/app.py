@@ -36,6 +36,13 @@ def create_app(model: Model, name: str = "model", limits: RequestLimits | None =
         model: The packed network; called by one thread at a time.
         name: Name of the model, for /health.
         limits: Limits of requests.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> from zerocross.serve import create_app
+        >>> app = create_app(zoo.load("digits"), name="digits")
+        >>> app.title
+        'zerocross: digits'
     """
     if len(model.output_size) != 1:
         raise ValueError(f"{name} returns an output of shape {model.output_size} per input, not one score per class")

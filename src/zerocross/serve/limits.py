@@ -23,6 +23,11 @@ class RequestLimits:
         max_files: Files per request.
         max_batch: Samples per batch.
         max_requests: Concurrent requests; more are rejected with status 503.
+
+    Examples:
+        >>> from zerocross.serve import RequestLimits
+        >>> RequestLimits(max_batch=16).seconds
+        30.0
     """
 
     max_bytes: int = 10_000_000
