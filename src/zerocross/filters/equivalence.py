@@ -179,18 +179,20 @@ def alpha_gamma(filt: IIRFilter) -> tuple[float, float]:
         >>> [round(value, 6) for value in alpha_gamma(cascade(ema(0.1), ema(1e-3)))]
         [0.001, 0.1]
     """
-    found = filt.discounts
-    if len(found) > 2:
-        raise ValueError(f"{filt!r} has {len(found)} poles, but alpha and gamma describe two: use filt.poles instead")
-    if (found.imag != 0).any():
+    discounts = filt.discounts
+    if len(discounts) > 2:
+        raise ValueError(
+            f"{filt!r} has {len(discounts)} poles, but alpha and gamma describe two: use filt.poles instead"
+        )
+    if (discounts.imag != 0).any():
         p = filt.poles[0]
         raise ValueError(
             f"complex poles {p.real:.6g} +- {abs(p.imag):.6g}j: no pair of EMAs has them. With s = alpha * gamma and "
             f"mu = (1 - alpha)(1 - gamma), poles are real while s <= (1 - sqrt mu)^2; here s = "
-            f"{abs(found[0]) ** 2:.4g}, mu = {abs(p) ** 2:.4g}, (1 - sqrt mu)^2 = {(1 - abs(p)) ** 2:.4g}. Lower "
+            f"{abs(discounts[0]) ** 2:.4g}, mu = {abs(p) ** 2:.4g}, (1 - sqrt mu)^2 = {(1 - abs(p)) ** 2:.4g}. Lower "
             "lr * weight_decay, or use the filter itself"
         )
-    alpha, gamma = sorted([*found.real.tolist(), 1.0, 1.0][:2])
+    alpha, gamma = sorted([*discounts.real.tolist(), 1.0, 1.0][:2])
     if alpha < 0 or gamma > 1 + 1e-12:  # rounding may leave a pole of 0 just below it
         raise ValueError(f"poles {filt.poles.real.tolist()}: an EMA's pole, 1 - alpha, is in [0, 1]")
     return alpha, min(gamma, 1.0)

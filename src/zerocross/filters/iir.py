@@ -100,8 +100,8 @@ class IIRFilter:
     @property
     def discounts(self) -> NDArray[np.complex128]:
         """1 - pole for every pole, slowest first: alpha and gamma for two EMAs. Accurate for tiny values, too."""
-        found = np.concatenate([_one_minus_roots(row[3:]) for row in self.sections])
-        return found[np.argsort(np.abs(found), kind="stable")]
+        discounts = np.concatenate([_one_minus_roots(row[3:]) for row in self.sections])
+        return discounts[np.argsort(np.abs(discounts), kind="stable")]
 
     @property
     def poles(self) -> NDArray[np.complex128]:

@@ -170,10 +170,10 @@ def stability(filt: IIRFilter) -> Stability:
     poles = filt.poles
     excess = np.abs(poles) - 1
     near = 4 * np.finfo(np.float64).eps  # indistinguishable from 1 in float64
-    kept = poles[np.abs(excess) <= near]
-    if (excess > near).any() or len(np.unique(kept.round(12))) < len(kept):
+    on_circle = poles[np.abs(excess) <= near]
+    if (excess > near).any() or len(np.unique(on_circle.round(12))) < len(on_circle):
         return "unstable"
-    return "integrator" if len(kept) else "stable"
+    return "integrator" if len(on_circle) else "stable"
 
 
 def mean_delay(filt: IIRFilter) -> float:
@@ -293,11 +293,11 @@ def _state_space(filt: IIRFilter) -> tuple[NDArray[np.float64], NDArray[np.float
     n = 2 * len(filt.sections)
     A, B, C, D = np.zeros((n, n)), np.zeros(n), np.zeros(n), 1.0
     for i, (b0, b1, b2, _, a1, a2) in enumerate(filt.sections):
-        own = slice(2 * i, 2 * i + 2)
+        rows = slice(2 * i, 2 * i + 2)
         feed = np.array([b1 - a1 * b0, b2 - a2 * b0])
-        A[own] = np.outer(feed, C)  # the output of the previous sections is the input here
-        A[own, own] = [[-a1, 1.0], [-a2, 0.0]]
-        B[own] = feed * D
+        A[rows] = np.outer(feed, C)  # the output of the previous sections is the input here
+        A[rows, rows] = [[-a1, 1.0], [-a2, 0.0]]
+        B[rows] = feed * D
         C, D = C * b0, D * b0
         C[2 * i] = 1.0
     return A, B, C, D

@@ -82,13 +82,13 @@ def _tensors(model: nn.Module) -> list[Tensor]:
 
 def _thetas(model: nn.Module) -> list[Tensor]:
     """Return the theta weights of a model, tied ones once."""
-    found = {
+    weights = {
         id(weight): weight
         for module in model.modules()
         for name, kind in getattr(module, "binary_kinds", {}).items()
         if kind == "theta" and (weight := getattr(module, name)) is not None
     }
-    return list(found.values())
+    return list(weights.values())
 
 
 def _passing(model: nn.Module) -> set[int]:

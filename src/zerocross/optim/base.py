@@ -247,7 +247,7 @@ class BinaryOptimizer(Optimizer, ABC):
         self._check_saved(state_dict)
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
-        # A schedule that was saved goes on from its own initial values, not from those of this construction.
+        # A saved schedule continues from its own initial values, not from those of this construction.
         self._given = [
             float(group.get("initial_lr", max(float(group["lr"]), given)))
             for group, given in zip(self.param_groups, self._given, strict=True)

@@ -44,7 +44,7 @@ class RequestLimits:
             raise ValueError(f"seconds = {self.seconds}: it must be above 0 and at most 3600")
 
 
-class Limited:
+class LimitsMiddleware:
     """ASGI middleware that rejects large bodies with status 413 and ends slow requests with status 504.
 
     Args:

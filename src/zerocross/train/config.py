@@ -310,8 +310,8 @@ def network_defaults(name: str) -> dict[str, Value]:
 def default_options(config: Config) -> dict[str, Value]:
     """Return the network's options before the config's own: the model's defaults, overridden by the method's."""
     defaults = network_defaults(config.model.name)
-    own = methods.get(config.method).model_options
-    return {**defaults, **{k: v for k, v in own.items() if k in defaults}}
+    overrides = methods.get(config.method).model_options
+    return {**defaults, **{k: v for k, v in overrides.items() if k in defaults}}
 
 
 def build_part(kind: Any, values: Mapping[str, Any], where: str) -> Any:

@@ -18,7 +18,7 @@ class Inputs:
     """The properties of a dataset that a trained network needs.
 
     Args:
-        input_size: Of one sample.
+        input_size: Size of one sample.
         class_names: One per class.
         preprocessing: How a file becomes an input, as zerocross.runtime.preprocess.Preprocessing.from_json reads it.
         source: A description of the data.

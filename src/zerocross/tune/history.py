@@ -94,8 +94,8 @@ def read(study: optuna.Study) -> History:
 
 def importance(study: optuna.Study) -> dict[str, float]:
     """Each parameter's share of the variance of the value (functional ANOVA); empty if there are too few trials."""
-    whole = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if len(whole) < ENOUGH or len({trial.value for trial in whole}) < 2:
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(complete) < ENOUGH or len({trial.value for trial in complete}) < 2:
         return {}
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     shares = optuna.importance.get_param_importances(study, evaluator=evaluator)

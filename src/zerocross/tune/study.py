@@ -118,17 +118,17 @@ def join(storage: Storage, name: str) -> Study:
         'tpe'
     """
     try:
-        found = optuna.load_study(study_name=name, storage=storage.database)
+        study = optuna.load_study(study_name=name, storage=storage.database)
     except KeyError:
         names = sorted(optuna.get_all_study_names(storage.database))
         known = f"it has {', '.join(names[:20])}" if names else "it has none yet"
         raise ValueError(f"study {name!r} does not exist in this storage; {known}") from None
     deadline = time.monotonic() + 10  # its creator writes the plan a moment later
-    while _PLAN not in found.user_attrs and time.monotonic() < deadline:
+    while _PLAN not in study.user_attrs and time.monotonic() < deadline:
         time.sleep(0.1)
-    if _PLAN not in found.user_attrs:
+    if _PLAN not in study.user_attrs:
         raise ValueError(f"study {name!r} was not created by zerocross (it has no plan); choose another name")
-    values = found.user_attrs[_PLAN]
+    values = study.user_attrs[_PLAN]
     return Study(storage, name, StudyPlan(**{**values, "space": from_dict(values["space"])}))
 
 
