@@ -31,6 +31,7 @@ _XNOR_PP = {"lr": 1e-3, "weight_decay": 0.0, "schedule": "step:0.4444,0.7778,0.8
 _SIMAN = {**_SGD, "weight_decay": 0.0}
 _OVSW = {"lr": 0.1, "weight_decay": 5e-4, "schedule": "cosine"}
 _DOREFA = {"lr": 1e-3, "weight_decay": 0.0, "schedule": "step:0.5*0.5"}
+_EWGS = {"lr": 1e-3, "weight_decay": 1e-4, "schedule": "cosine"}
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -321,6 +322,43 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             run={"batch_size": 256, "warmup": 5 / 600},
             network={"activation": "hardtanh", "shortcut": "pool"},
             golden="ovsw",
+        ),
+        "rbnn": Method(
+            summary="latent weights turned by rotations that are fitted to them each epoch, times a learned scale",
+            source="Lin et al., Rotated Binary Neural Network, NeurIPS 2020",
+            hyperparameters=_SGD,
+            tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "first t", "last t", "warm-up"),
+            settings="published, for CIFAR-10; rotations fitted by three alternations at the start of each epoch; t "
+            "from 1e-2 to 10 over the run, however short; an angle per filter from pi/2, where weights get no "
+            "gradient until weight decay and noise have moved it: a short run may end before; each sample "
+            "standardised before a sign, in evaluation too, so that it cannot be packed (its weights alone can: "
+            "standardize=none); start Kaiming normal; weight decay on all parameters; warm-up over 5 epochs of 1,000; "
+            "without its batch norms' start at 1e-8",
+            build=optimizers.sgd,
+            model_options=_latent("rbnn", init="kaiming_normal", surrogate="rbnn", standardize="centre"),
+            real=_same("sgd", _SGD, decay="all"),
+            run={"batch_size": 256, "warmup": 5 / 1000},
+            network={"activation": "hardtanh", "shortcut": "subsample"},
+            golden="rbnn",
+        ),
+        "ewgs": Method(
+            summary="latent weights and activations rounded between learned bounds, gradients scaled by their error",
+            source="Lee et al., Network Quantization with Element-wise Gradient Scaling (EWGS), CVPR 2021",
+            hyperparameters=_EWGS,
+            tuned=("lr", "lr-decay", "start", "weight decay", "delta", "lr of the bounds"),
+            settings="published, for CIFAR-10: Adam at 1e-3, decay 1e-4 on all but bounds and scales, which learn at a "
+            "hundredth of the lr; delta fixed at 1e-3, the authors' other variant sets it from the Hessian's trace "
+            "every 10 epochs. They start from a trained real network: here half of the epochs train real weights with "
+            "binary activations. Activations are 0 and 1, so that it cannot be packed; their bounds start from "
+            "the first batch, as published after a ReLU, and at +-3 standard deviations in networks without one; start "
+            "Kaiming normal; its network has no shortcut around a single convolution, which the published form here has",
+            build=optimizers.adam,
+            model_options=_latent("ewgs", init="kaiming_normal", surrogate="ewgs"),
+            real=_same("adam", _EWGS, decay="all"),
+            parts=(StageTemplate(0.5, "activations"), StageTemplate(0.5, "both")),
+            run={"batch_size": 256},
+            network={"activation": "relu", "shortcut": "subsample"},
+            golden="ewgs",
         ),
         "bayesbinn": Method(
             summary="the Bayesian learning rule on a natural parameter per weight, read by its sign",
