@@ -194,7 +194,8 @@ def test_layer_of_ovsw_is_the_published_one(shape: str, mode: str) -> None:
 def test_layer_of_ewgs_is_the_published_one(shape: str, delta: float) -> None:
     """Its bounds start from the first batch as theirs; the scale, which theirs computes from it too, is set."""
     numbers, prefix = golden("ewgs"), f"layer_{shape}__seed0__"
-    inner, activation = layer_of("ewgs", numbers[prefix + "weight"]), sign_of("ewgs").train()
+    inner: Any = layer_of("ewgs", numbers[prefix + "weight"])
+    activation: Any = sign_of("ewgs").train()
     assert inner.binarizer.delta == activation.delta == 0.001
     inner.binarizer.delta = activation.delta = delta
     inner.binarizer.scale.data.fill_(float(numbers[prefix + "start_output_scale"]))

@@ -161,6 +161,16 @@ def start_epoch(model: nn.Module) -> None:
             module.refit()
 
 
+def start_from_batch(model: nn.Module, x: Tensor) -> None:
+    """Run a model once, if it has layers that start from a first batch (EWGS' bounds) and have not seen one yet.
+
+    In training they start by themselves; called before it, compiled code is not built anew after the first batch.
+    """
+    if any(getattr(module, "waits_for_batch", False) for module in model.modules()):
+        with torch.no_grad():
+            model.train()(x)
+
+
 class BinaryConv2d(_BinaryWeight, nn.Conv2d):
     """A 2-d convolution whose weights are -1 or +1: ``conv2d(x, scale * sign(weight)) + bias``.
 

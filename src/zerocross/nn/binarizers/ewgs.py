@@ -50,9 +50,9 @@ class EWGS(nn.Module):
         out = (2 round(x) - 1) |scale|                  low, high and scale are learned, one of each per layer
         d round / dx = 1 + delta sign(g) (x - round(x)) g is the gradient that arrives
 
-    The bounds start at -3 and +3 standard deviations of the layer's weights. The scale starts at the mean of abs(w): the
-    authors compute it from a first batch, which changes nothing in front of a batch norm. Its parameters learn at a
-    hundredth of the network's learning rate (`lr_factors`), as published.
+    The bounds start at -3 and +3 standard deviations of the layer's weights. The scale starts at the mean of abs(w);
+    the authors compute it from a first batch, but in front of a batch norm its size has no effect on the output. All
+    three learn at a hundredth of the network's learning rate (`lr_factors`), as published.
 
     Args:
         weight: The layer's latent weight.
@@ -86,9 +86,9 @@ class EWGS(nn.Module):
 class EWGSActivation(nn.Module):
     """EWGS' activation: ``round(clamp((x - low) / (high - low), 0, 1))``, which is 0 or 1, with both bounds learned.
 
-    The bounds start from the first batch in training: at its minimum and at 3 std / sqrt(1 - 2 / pi), as published, where
+    The bounds start from the first batch in training: at its minimum and at 3 std / sqrt(1 - 2 / pi), as published, if
     no element is negative, as after a ReLU; otherwise at -3 and +3 standard deviations, the authors' rule for weights,
-    since theirs would put the threshold above nearly all elements.
+    since that for activations would put the threshold above most elements.
 
     Args:
         delta: >= 0, see `EWGS`.
@@ -104,12 +104,12 @@ class EWGSActivation(nn.Module):
         self.low = nn.Parameter(torch.tensor(-1.0))
         self.high = nn.Parameter(torch.tensor(1.0))
         self.register_buffer("started", torch.tensor(False))
-        self._waiting = True  # for the first batch; what the buffer says, without a device sync
+        self.waits_for_batch = True  # what the buffer says, without a device sync
 
     def forward(self, x: Tensor) -> Tensor:
         """Return 0 or 1 for every element."""
-        if self._waiting and self.training:
-            self._start(x)
+        if self.waits_for_batch and self.training:
+            self._start(x)  # type: ignore[call-arg, arg-type] - the decorator hides its parameters
         return _rounded(x, self.low, self.high, self.delta)
 
     @torch.compiler.disable
@@ -126,10 +126,10 @@ class EWGSActivation(nn.Module):
         self.low.copy_(low)
         self.high.copy_(high)
         self.started.fill_(True)
-        self._waiting = False
+        self.waits_for_batch = False
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
         for name, value in (*self.named_parameters(), *self.named_buffers()):  # a real network has no bounds yet
             state_dict.setdefault(prefix + name, value.detach())
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        self._waiting = not bool(self.started)
+        self.waits_for_batch = not bool(self.started)

@@ -22,10 +22,11 @@ class RBNN(nn.Module):
         out = sign(v) scale                             a learned scale per filter, from mean|w|
         d sign / dv = max(0, k (sqrt(2) t - t^2 |v|))   k = max(1/t, 1); t from 1e-2 to 10 over training
 
-    a is the largest divisor of a filter's size up to its square root. The rotations, left (a x a) and right (b x b), are
-    shared by all filters of the layer, random at first, and fitted to the weights by `refit` at the start of each epoch.
-    The angle starts at random between 0 and pi/2, as in the authors' first code for CIFAR-10. Their last code starts it at
-    pi/2, where v is the rotated part alone and w gets no gradient until the angle has moved: after thousands of updates.
+    a is the largest divisor of a filter's size up to its square root. The rotations, left (a x a) and right (b x b),
+    are shared by all filters of the layer, random at first, and fitted to the weights at the start of each epoch
+    (`refit`, `zerocross.nn.start_epoch`). The angle starts at random between 0 and pi/2, as in the authors' first code
+    for CIFAR-10. Their last code starts it at pi/2, where v is the rotated part alone and w gets no gradient until
+    weight decay has moved the angle.
 
     Args:
         weight: The layer's latent weight.
@@ -52,7 +53,7 @@ class RBNN(nn.Module):
 
     @torch.no_grad()
     def refit(self, w: Tensor) -> None:
-        """Fit both rotations to these weights: alternately the signs, and each rotation by a singular value decomposition.
+        """Fit both rotations to these weights: alternate between signs and rotations, which an SVD gives.
 
         Weights that are not finite leave them as they are: training reports the divergence itself.
         """
