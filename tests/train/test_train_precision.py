@@ -22,7 +22,7 @@ AUTO = train.changed(
 
 
 def able(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
@@ -33,6 +33,14 @@ def able(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
 def test_the_processor_decides(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str) -> None:
     able(monkeypatch, **capabilities)
     assert best("cpu") == settled(AUTO).precision == expected
+
+
+@pytest.mark.parametrize("names", [(), ("_is_avx512_bf16_supported",), ("_is_amx_tile_supported",)])
+def test_an_older_torch_is_asked_feature_by_feature(monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: name in names)
+    assert best("cpu") == ("bf16" if names else "32")
 
 
 def test_cuda_is_asked_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
