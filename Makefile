@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOWEST ?= $(VENV)/lowest
+OLDEST ?= python3.10
 
-.PHONY: demo test test-slow lint bench lce openvino kernels report playground clean
+.PHONY: demo test test-slow test-lowest dist-test lint bench lce openvino kernels report playground clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -14,6 +16,12 @@ test: $(READY)                 ## a sample of all tests; under 12 minutes on 2 c
 
 test-slow: $(READY)            ## killed processes, all combinations, large sweeps; under 70 minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+test-lowest: $(LOWEST)/.ready  ## the tests on the oldest versions supported; torch with CUDA, 6 GB: install it once
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal
+
+dist-test: $(READY)            ## build sdist and wheel in dist/, and try the wheel in new environments
+	PYTHON=$(BIN)/python .ci/smoke dist
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
@@ -44,6 +52,11 @@ playground: $(READY)           ## networks in one page: docs/playground.html; ne
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(LOWEST)/.ready: pyproject.toml constraints-lowest.txt
+	$(OLDEST) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev]'
 	@touch $@
 
 clean:

@@ -23,7 +23,7 @@ def test_outputs_are_those_of_the_first_version(path: Path) -> None:
     with np.load(FOLDER / "outputs.npz") as arrays:
         x, expected = arrays[f"{path.stem}.input"], arrays[f"{path.stem}.output"]
     model = runtime.load(path)
-    # With int8, real layers also compute with bytes now, which flips signs close to 0 behind them: see docs/versions.md.
+    # With int8, real layers also compute with bytes now, which flips signs close to 0: see docs/versions.md.
     tolerance = 0.1 * np.abs(expected).max() if path.stem == "convs-int8" else 1e-5
     np.testing.assert_allclose(model(x), expected, rtol=0, atol=tolerance)
     assert (np.argmax(model(x), 1) == np.argmax(expected, 1)).all()

@@ -34,6 +34,6 @@ def test_its_checkpoints_are_refused_and_left_as_they_are(tmp_path: Path) -> Non
     (run / "result.json").unlink()
     [checkpoint] = (run / "checkpoints").iterdir()
     before = checkpoint.read_bytes()
-    with pytest.raises(ValueError, match="another revision of this package.* resume with the version that started it"):
+    with pytest.raises(ValueError, match=r"another revision of this package.* resume with the version that started it"):
         train.resume(run, show=False)
     assert checkpoint.read_bytes() == before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocross.doctor.examine import examine
+from zerocross.doctor.examination import examine
 from zerocross.doctor.finding import Diagnosis, healthy, render
 
 __all__ = ["Diagnosis", "examine", "healthy", "render"]

@@ -24,7 +24,7 @@ ROUNDING = 1e-5  # of a filter's own scale: below it the sign of g is a matter o
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeviceCheck:
     """What a check found: `state` is "pass", "fail" or "skip"; `detail` has figures or the reason."""
 
     name: str
@@ -36,7 +36,7 @@ class CheckFailedError(Exception):
     """A check of the list does not hold; the message has the figures."""
 
 
-def checklist(device: str = "cuda") -> list[Outcome]:
+def checklist(device: str = "cuda") -> list[DeviceCheck]:
     """Run every check on a kind of device; on "cpu" its own results are compared with themselves."""
     count = torch.cuda.device_count() if device == "cuda" and torch.cuda.is_available() else 0
     devices = 2 if device == "cpu" else count
@@ -48,21 +48,23 @@ def checklist(device: str = "cuda") -> list[Outcome]:
         ("ddp", two_processes, _lacks(devices, 2)),
         ("dali", dali_batch, _lacks(devices, 1) or _lacks_dali()),
     )
-    return [Outcome(name, "skip", reason) if reason else run_check(name, check, device) for name, check, reason in rows]
+    return [
+        DeviceCheck(name, "skip", reason) if reason else run_check(name, check, device) for name, check, reason in rows
+    ]
 
 
-def run_check(name: str, check: Callable[[str], str], device: str) -> Outcome:
+def run_check(name: str, check: Callable[[str], str], device: str) -> DeviceCheck:
     """Run one check; whatever it raises is a failure, so that the other checks still run."""
     try:
-        return Outcome(name, "pass", check(device))
+        return DeviceCheck(name, "pass", check(device))
     except CheckFailedError as wrong:
-        return Outcome(name, "fail", str(wrong))
+        return DeviceCheck(name, "fail", str(wrong))
     except Exception as wrong:
         last = (str(wrong).strip().splitlines() or [""])[-1]  # of a process: the line below its traceback
-        return Outcome(name, "fail", f"{type(wrong).__name__}: {one_line(last)}")
+        return DeviceCheck(name, "fail", f"{type(wrong).__name__}: {one_line(last)}")
 
 
-def render_checks(outcomes: list[Outcome]) -> str:
+def render_checks(outcomes: list[DeviceCheck]) -> str:
     """A line per check, and the number of each state."""
     lines = [f"{each.state:5}  {each.name:8}  {each.detail}" for each in outcomes]
     states = [each.state for each in outcomes]
