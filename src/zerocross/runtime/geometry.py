@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocross.runtime.graph import Node
-from zerocross.runtime.kernels.steps import Window
+from zerocross.runtime.kernels.steps import ROWS, Window
 from zerocross.runtime.program import Buffer
 
 Fields = dict[str, Any]
@@ -33,14 +33,23 @@ class ConvGeometry:
         # A tap of a single column of real numbers need not take the numbers that fill up a pixel.
         self.tap = 4 * source.shape[0] if source.kind == "real" and self.kernel[1] == 1 else source.pitch
 
+    @property
+    def runs_x(self) -> int:
+        """Runs of a line of taps: one, unless there are gaps between them."""
+        return self.kernel[1] if self.dilation[1] > 1 else 1
+
+    @property
+    def in_lines(self) -> bool:
+        """Whether tiles can read the taps of real numbers where they stand: each lies within a line."""
+        return self.runs_x == 1 and self.outputs[1] % ROWS == 0
+
     def fields(self, *, direct: bool) -> Fields:
         """Fields of a step.
 
         Args:
             direct: whether a row may be read where it stands, if a pixel is all there is to a row.
         """
-        source, width = self.source, self.kernel[1]
-        runs = width if self.dilation[1] > 1 else 1
+        source, width, runs = self.source, self.kernel[1], self.runs_x
         single = (self.kernel, self.stride, source.border) == ((1, 1), (1, 1), (0, 0))
         return {
             "source": source.at(-self.padding[0], -self.padding[1]), "source_image": source.image,

@@ -24,7 +24,7 @@ from zerocross.runtime.geometry import (
 )
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
-from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Space, StepKind, Window
+from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Rows, Space, StepKind, Window
 from zerocross.runtime.layout import (
     binary_panels,
     bits_pitch,
@@ -40,9 +40,12 @@ from zerocross.runtime.program import Buffer, PlannedStep, aligned
 
 MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # of a sum of products of bytes that fits 32 bits, whatever they are
 CODE_OF_ZERO = 128
+_Stage = tuple[EpilogueOp, list[np.ndarray], Any, int]  # kind, parameters, offset and pitch of what is added
 _MERGED = {
     (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
     (EpilogueOp.PRELU, EpilogueOp.AFFINE): EpilogueOp.PRELU_AFFINE,
+    (EpilogueOp.AFFINE_ADD, EpilogueOp.PRELU_AFFINE): EpilogueOp.AFFINE_ADD_PRELU_AFFINE,
+    (EpilogueOp.ADD, EpilogueOp.PRELU_AFFINE): EpilogueOp.ADD_PRELU_AFFINE,
 }
 
 
@@ -250,7 +253,7 @@ class _Planner:
 
     def _stages(self, group: Group, channels: int) -> list[tuple[int, int, Any, int]]:
         """What follows a group's source: kind, address of the parameters, offset and pitch of what is added."""
-        stages: list[tuple[EpilogueOp, list[np.ndarray], Any, int]] = []
+        stages: list[_Stage] = []
 
         def put(stage: EpilogueOp, *vectors: Any) -> None:
             stages.append((stage, [np.broadcast_to(vector, channels) for vector in vectors], 0, 0))
@@ -277,16 +280,9 @@ class _Planner:
         if group.sign is not None and group.sign.op == "threshold":
             direction = self.graph.tensors[group.sign.tensors["direction"]].astype(np.float32)
             put(EpilogueOp.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
-        merged: list[tuple[EpilogueOp, list[np.ndarray], Any, int]] = []
-        for stage in stages:
-            both = _MERGED.get((merged[-1][0], stage[0])) if merged else None
-            if both is None:
-                merged.append(stage)
-            else:
-                merged[-1] = (both, merged[-1][1] + stage[1], *stage[2:])
         return [
             (kind, self._put(by_panel(vectors)) if vectors else 0, offset, pitch)
-            for kind, vectors, offset, pitch in merged
+            for kind, vectors, offset, pitch in _merge(stages)
         ]
 
     # ---- sources ------------------------------------------------------------------------------------------------
@@ -327,16 +323,26 @@ class _Planner:
         weight = real_weight(self.graph, node)
         dense = weight.reshape(conv.shape) if conv.groups == 1 else spread(weight, conv.groups)
         panels = real_panels(dense, conv.tap // 4)
-        fields = {"row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels)}
-        return StepKind.REAL, conv.fields(direct=True) | fields | {"terms": panels.shape[1], "panel": panels[0].nbytes}
+        fields = conv.fields(direct=True)
+        if not fields["direct"] and conv.in_lines:
+            fields["direct"] = Rows.IN_LINES
+        return StepKind.REAL, fields | {
+            "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
+            "panel": panels[0].nbytes,
+        }  # fmt: skip
 
     def _byte_conv(self, group: Group) -> tuple[StepKind, Fields]:
         node = group.node
         source, scale = self._codes(group.source, node.attrs.get("padding", (0, 0)))
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(byte_bytes(conv.shape, conv.tap), f"node {node.output!r}")
-        panels, offsets = byte_panels(self.graph.tensors[node.tensors["weight"]].reshape(conv.shape), conv.tap)
-        return StepKind.BYTES, conv.fields(direct=conv.tap % 4 == 0) | {
+        fields = conv.fields(direct=conv.tap % 4 == 0)
+        in_lines = not fields["direct"] and conv.in_lines
+        if in_lines:  # whole words of four: bytes that belong to the next pixel are multiplied by 0
+            fields |= {"direct": Rows.IN_LINES, "run": round_up(fields["run"], 4)}
+        weight = self.graph.tensors[node.tensors["weight"]].reshape(conv.shape)
+        panels, offsets = byte_panels(weight, conv.tap, fields["run"] if in_lines else 0)
+        return StepKind.BYTES, fields | {
             "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
             "panel": panels[0].nbytes, "offsets": self._put(offsets), "scale": scale.at(), "scale_image": scale.image,
         }  # fmt: skip
@@ -353,6 +359,17 @@ class _Planner:
         if group.op == "global_avg_pool":
             return StepKind.WINDOW, window_fields(source, Window.AVERAGE, source.shape[1:])
         return StepKind.WINDOW, window_fields(source, Window.MAX, (1, 1), node if group.op == "subsample" else None)
+
+
+def _merge(stages: list[_Stage]) -> list[_Stage]:
+    """Stages with those in one that often follow each other."""
+    merged: list[_Stage] = []
+    for stage in stages:
+        merged.append(stage)
+        while len(merged) > 1 and (both := _MERGED.get((merged[-2][0], merged[-1][0]))) is not None:
+            (_, vectors, *place), (_, more, *other) = merged[-2:]
+            merged[-2:] = [(both, vectors + more, *(other if other[1] else place))]  # one of them, at most, has a place
+    return merged
 
 
 def _all_full(node: Node, sizes: tuple[int, ...], outputs: tuple[int, ...]) -> bool:

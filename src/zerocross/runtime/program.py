@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, StepKind
+from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, WORD, StepKind
 from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
@@ -83,6 +83,12 @@ class PlannedStep:
     fields: dict[str, int | BufferOffset]
     stages: Sequence[tuple[int, int, int | BufferOffset, int]] = ()
 
+    @property
+    def output(self) -> Buffer | None:
+        """The buffer of float32 that the end of its tiles writes."""
+        real = self.fields.get("real")
+        return real.buffer if isinstance(real, BufferOffset) else None
+
     def buffers(self) -> list[Buffer]:
         """The buffers that it touches."""
         values = [*self.fields.values(), *(stage[2] for stage in self.stages)]
@@ -149,7 +155,20 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
     step["block"] = block
     step["table"] = round_up(int(step["bits_pixel"]), ALIGN)
     step["gathered"] = step["table"] + block * ROW_BYTES
-    return int(step["gathered"]) + block * row + SLACK
+    step["scan"] = round_up(int(step["gathered"]) + block * row + SLACK, ALIGN)
+    step["scan_line"] = _scan_line(step)
+    if not step["scan_line"]:
+        return int(step["scan"])
+    lines = (int(step["pixels"] // step["width"]) - 1) * int(step["source_line"] // step["tap_line"]) + step["runs_y"]
+    return int(step["scan"]) + 2 * 8 + int(lines * step["scan_line"]) + SLACK
+
+
+def _scan_line(step: Any) -> int:
+    """Bytes of the parities of a line, and the word before them; 0 where taps are not runs of whole words."""
+    runs = step["kind"] == StepKind.BINARY and step["runs_y"] > 1 and step["runs_x"] == 1 and step["repeats"] == 1
+    if not runs or step["run"] % WORD or step["source_pixel"] % WORD or step["source_line"] % step["tap_line"]:
+        return 0
+    return int((step["width"] - 1) * step["source_pixel"] + step["run"]) + WORD
 
 
 def arena_bytes(planned: Sequence[PlannedStep], images: int) -> int:
@@ -200,8 +219,13 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
     end = lasting_end = 0
     for number, item in enumerate(planned):
         touched = list(dict.fromkeys(item.buffers()))
+        reused = _reusable(item, {buffer for buffer in touched if last[buffer] == number}, places)
         for buffer in touched:
             if buffer in places:
+                continue
+            if reused is not None and buffer is item.output:
+                places[buffer] = places[reused]
+                taken = [(begin, stop, buffer if by is reused else by) for begin, stop, by in taken]
                 continue
             size = buffer.size(images)
             if not buffer.lasting:
@@ -214,10 +238,27 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
                 places[buffer] = lasting_end
                 lasting_end += size
         for buffer in touched:
-            if last[buffer] == number and buffer.lasting:
+            if last[buffer] == number and buffer.lasting and buffer is not reused:
                 free[buffer.key].append(places[buffer])
         taken = [entry for entry in taken if last[entry[2]] > number]
     return {buffer: at + end * buffer.lasting for buffer, at in places.items()}, end + lasting_end
+
+
+def _reusable(item: PlannedStep, dying: set[Buffer], places: Mapping[Buffer, int]) -> Buffer | None:
+    """A buffer that a step adds and nobody needs afterwards, whose place its output can take: values meet in registers.
+
+    That saves the memory of an activation, and the time to fetch what is only written.
+    """
+    output = item.output
+    if output is None or output in places:
+        return None
+    for _, _, offset, pitch in item.stages:
+        if isinstance(offset, BufferOffset) and offset.buffer in dying and offset.buffer.key == output.key:
+            alone = item.buffers().count(offset.buffer) == item.buffers().count(output) == 1
+            real = item.fields["real"]
+            if alone and isinstance(real, BufferOffset) and (offset.extra, pitch) == (real.extra, output.pitch):
+                return offset.buffer
+    return None
 
 
 def _gap(taken: list[tuple[int, int, Buffer]], size: int) -> int:

@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
-from zerocross.runtime.kernels.steps import LANES, ROWS, RowField
+from zerocross.runtime.kernels.steps import LANES, ROWS, WORD, RowField
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
-
-WORD = 4  # bytes
 
 
 def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:

@@ -13,12 +13,13 @@ from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 
 def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
-    a, row_bytes, weights, terms = own
+    a, row_bytes, weights, *taps = own
     at_once = min(ROWS, rows_at_once(panels))
 
     def sums(first: int, number: int) -> list[Value]:
         rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
-        return _emit_sums(b, rows, weights, terms, panels)
+        zeros = [v.constant(0.0, v.REALS)] * (panels * number)
+        return v.runs_of(b, rows, weights, (taps[0], taps[1], taps[2]), zeros, partial(_emit_sums, b, panels))
 
     if at_once == ROWS:
         zeros = [v.constant(0.0, v.REALS)] * (panels * ROWS)
@@ -29,17 +30,19 @@ def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> Non
         emit_finish(b, values[panel::panels], to.next_panel(b, panel))
 
 
-def _emit_sums(b: Builder, rows: list[Value], weights: Value, terms: Value, panels: int) -> list[Value]:
-    """Sums of products, row by row, and for each row panel by panel."""
+def _emit_sums(
+    b: Builder, panels: int, rows: list[Value], weights: Value, panel_bytes: Value, terms: Value, sums: list[Value]
+) -> list[Value]:
+    """Add products to sums, row by row, and for each row panel by panel."""
 
     def add_products(index: Value, sums: list[Value]) -> list[Value]:
         at = v.plus(b, weights, index, 4 * LANES)
-        columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.REALS, 4) for panel in range(panels)]
+        columns = [v.load(b, v.plus(b, at, panel_bytes, panel), v.REALS, 4) for panel in range(panels)]
         factors = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.F32, 4), v.REALS) for row in rows]
         pairs = [(factor, column) for factor in factors for column in columns]
         return [v.multiply_add(b, *pair, old) for pair, old in zip(pairs, sums, strict=True)]
 
-    return v.loop(b, terms, [v.constant(0.0, v.REALS)] * (len(rows) * panels), add_products)
+    return v.loop(b, terms, sums, add_products)
 
 
 def _emit_maximum(b: Builder, old: Value, new: Value) -> Value:
@@ -116,7 +119,7 @@ real_tile, real_tile_pair = (
 """Sums of real products for ROWS pixels and one panel, or two side by side.
 
 Own arguments: address of the first row of float32, bytes from row to row, address of the panel's weights (for every
-term LANES columns; the second panel follows the first), terms.
+term LANES columns; the second panel follows the first); terms of a run, runs, and the bytes from one to the next.
 """
 
 window_tile = make_tile("window_tile", _emit_window)

@@ -98,6 +98,31 @@ def loop(
     return values
 
 
+def runs_of(
+    b: Builder, rows: list[Value], weights: Value, taps: tuple[Value, Value, Value], sums: list[Value], emit: Any
+) -> list[Value]:
+    """Emit the sums of rows that consist of runs: for each run, `emit(rows, weights, panel bytes, terms, sums)`.
+
+    Args:
+        b: where to emit.
+        rows: addresses of their first runs.
+        weights: address of the first panel's, LANES numbers of 4 bytes for each term.
+        taps: terms of a run, how many runs there are, and the bytes from one to the next.
+        sums: what to begin with.
+        emit: adds a run's products to the sums.
+    """
+    terms, runs, run_bytes = taps
+    run_weights = b.mul(terms, I64(4 * LANES))
+    panel_bytes = b.mul(run_weights, runs)
+
+    def add_run(index: Value, sums: list[Value]) -> list[Value]:
+        further = b.mul(index, run_bytes)
+        here = [b.add(row, further) for row in rows]
+        return emit(here, b.add(weights, b.mul(index, run_weights)), panel_bytes, terms, sums)
+
+    return loop(b, runs, sums, add_run)
+
+
 def choose(
     b: Builder, key: Value, cases: Sequence[Callable[[], list[Value]]], otherwise: Sequence[Value]
 ) -> list[Value]:
