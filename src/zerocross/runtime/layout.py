@@ -97,21 +97,18 @@ def real_panels(weight: np.ndarray, pitch: int) -> np.ndarray:
     return row_panels(taps.reshape(outputs, -1))
 
 
-def byte_panels(weight: np.ndarray, pitch: int, run: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def byte_panels(weight: np.ndarray, pitch: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights of 8 bits, (panels, fours, 16, 4) of int8, and 128 times their sums, int32 by panel.
 
     Args:
         weight: int8 of shape (outputs, inputs, height, width).
         pitch: bytes of a pixel of the input, of which some are beyond the last channel.
-        run: bytes from one line of taps to the next; 0 where only the last of a row is filled up to a word.
     """
-    outputs, channels, height, width = weight.shape
-    taps = np.zeros((outputs, height * width, pitch), np.int8)
+    outputs, channels, *kernel = weight.shape
+    taps = np.zeros((outputs, int(np.prod(kernel)), pitch), np.int8)
     taps[:, :, :channels] = weight.reshape(outputs, channels, -1).transpose(0, 2, 1)
-    lines = taps.reshape(outputs, height if run else 1, -1)
-    filled = np.zeros((*lines.shape[:2], run or round_up(lines.shape[2], 4)), np.int8)
-    filled[:, :, : lines.shape[2]] = lines
-    rows = filled.reshape(outputs, -1)
+    rows = np.zeros((outputs, round_up(taps[0].size, 4)), np.int8)
+    rows[:, : taps[0].size] = taps.reshape(outputs, -1)
     offsets = np.zeros(round_up(outputs, LANES), np.int32)
     offsets[:outputs] = 128 * rows.sum(axis=1, dtype=np.int32)
     return row_panels(rows.view(np.int32)), offsets

@@ -336,13 +336,8 @@ class _Planner:
         source, scale = self._codes(group.source, node.attrs.get("padding", (0, 0)))
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(byte_bytes(conv.shape, conv.tap), f"node {node.output!r}")
-        fields = conv.fields(direct=conv.tap % 4 == 0)
-        in_lines = not fields["direct"] and conv.in_lines
-        if in_lines:  # whole words of four: bytes that belong to the next pixel are multiplied by 0
-            fields |= {"direct": Rows.IN_LINES, "run": round_up(fields["run"], 4)}
-        weight = self.graph.tensors[node.tensors["weight"]].reshape(conv.shape)
-        panels, offsets = byte_panels(weight, conv.tap, fields["run"] if in_lines else 0)
-        return StepKind.BYTES, fields | {
+        panels, offsets = byte_panels(self.graph.tensors[node.tensors["weight"]].reshape(conv.shape), conv.tap)
+        return StepKind.BYTES, conv.fields(direct=conv.tap % 4 == 0) | {
             "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
             "panel": panels[0].nbytes, "offsets": self._put(offsets), "scale": scale.at(), "scale_image": scale.image,
         }  # fmt: skip

@@ -26,13 +26,12 @@ _MAGNITUDE = 0x7FFFFFFF  # bits of a float32 without its sign; as integers, magn
 
 
 def _emit_byte_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
-    a, row_bytes, weights, *taps, offsets = own
+    a, row_bytes, weights, terms, offsets = own
     at_once = min(ROWS, rows_at_once(panels))
 
     def sums(first: int, number: int) -> list[Value]:
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
-        zeros = [v.constant(0, v.WORDS)] * (panels * number)
-        return v.runs_of(b, rows, weights, (taps[0], taps[1], taps[2]), zeros, partial(_emit_byte_sums, b, panels))
+        rows = v.rows_from(b, a, row_bytes, range(first, first + number))
+        return _emit_byte_sums(b, rows, weights, terms, panels)
 
     if at_once == ROWS:
         found = few_or_all(b, to, lambda number: sums(0, number), [v.constant(0, v.WORDS)] * (panels * ROWS))
@@ -48,19 +47,17 @@ def _emit_byte_products(panels: int, b: Builder, own: list[Value], to: Finish) -
         emit_finish(b, values, to_panel)
 
 
-def _emit_byte_sums(
-    b: Builder, panels: int, rows: list[Value], weights: Value, panel_bytes: Value, terms: Value, sums: list[Value]
-) -> list[Value]:
-    """Add products to sums, row by row, and for each row panel by panel."""
+def _emit_byte_sums(b: Builder, rows: list[Value], weights: Value, terms: Value, panels: int) -> list[Value]:
+    """Sums of products, row by row, and for each row panel by panel."""
 
     def add_products(index: Value, sums: list[Value]) -> list[Value]:
         at = v.plus(b, weights, index, 4 * LANES)
-        columns = [v.load(b, v.plus(b, at, panel_bytes, panel), v.WORDS, 4) for panel in range(panels)]
+        columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.WORDS, 4) for panel in range(panels)]
         codes = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.I32, 1), v.WORDS) for row in rows]
         pairs = [(code, column) for code in codes for column in columns]
         return [emit_dot(b, old, *pair) for old, pair in zip(sums, pairs, strict=True)]
 
-    return v.loop(b, terms, sums, add_products)
+    return v.loop(b, terms, [v.constant(0, v.WORDS)] * (len(rows) * panels), add_products)
 
 
 def emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
@@ -169,9 +166,8 @@ byte_tile, byte_tile_pair = (
 """Sums of products of bytes for ROWS pixels and one panel, or two side by side.
 
 Own arguments: address of the first row of codes, bytes from row to row, address of the panel's weights (for every four
-bytes of a row LANES columns of four; the second panel follows the first); fours of a run, runs, and the bytes from one
-to the next; address of what is taken from the sums (int32, all panels): 128 times the sum of a channel's weights. What is
-left is multiplied by the row's scale.
+bytes of a row LANES columns of four; the second panel follows the first), fours, address of what is taken from the sums
+(int32, all panels): 128 times the sum of a channel's weights. What is left is multiplied by the row's scale.
 """
 
 largest: Any = intrinsic(_largest)

@@ -108,9 +108,9 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
                     binary_tile((a, row_bytes, weights, terms, factor), to)
                 elif octets:
                     if pair:
-                        byte_tile_pair((a, row_bytes, weights, *taps, step.offsets), to)
+                        byte_tile_pair((a, row_bytes, weights, terms, step.offsets), to)
                     else:
-                        byte_tile((a, row_bytes, weights, *taps, step.offsets), to)
+                        byte_tile((a, row_bytes, weights, terms, step.offsets), to)
                 elif pair:
                     real_tile_pair((a, row_bytes, weights, *taps), to)
                 else:

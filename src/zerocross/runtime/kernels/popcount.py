@@ -28,7 +28,7 @@ def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
     counts = [v.constant(0, v.WORDS)] * ROWS
 
     def count(first: int, number: int) -> list[Value]:
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        rows = v.rows_from(b, a, row_bytes, range(first, first + number))
         return _emit_counts(b, rows, weights, words)
 
     if at_once == ROWS:

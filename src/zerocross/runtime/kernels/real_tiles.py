@@ -17,7 +17,7 @@ def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> Non
     at_once = min(ROWS, rows_at_once(panels))
 
     def sums(first: int, number: int) -> list[Value]:
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        rows = v.rows_from(b, a, row_bytes, range(first, first + number))
         zeros = [v.constant(0.0, v.REALS)] * (panels * number)
         return v.runs_of(b, rows, weights, (taps[0], taps[1], taps[2]), zeros, partial(_emit_sums, b, panels))
 
@@ -47,8 +47,10 @@ def _emit_sums(
 
 def _emit_maximum(b: Builder, old: Value, new: Value) -> Value:
     """The larger one, or NaN where one of them is."""
-    larger = b.select(b.fcmp_ordered(">", old, new), old, new)  # the new one, too, where it is NaN
-    return b.select(b.fcmp_unordered("uno", old, old), old, larger)
+    # One instruction each, which gives its second operand where one is NaN. Numbers have the same bits in both, but for
+    # zeros of different sign; the bits of NaN and of anything else together are NaN.
+    pair = [b.select(b.fcmp_ordered(">", one, other), one, other) for one, other in ((old, new), (new, old))]
+    return b.bitcast(b.or_(*(b.bitcast(each, v.WORDS) for each in pair)), v.REALS)
 
 
 def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
