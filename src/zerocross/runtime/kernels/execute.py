@@ -132,7 +132,10 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
         for row in range(ROWS):
             entry = table + row * ROW_BYTES
             if start + row < last:
-                _window_row(step, image, line, column, arena, entry)
+                if row > 0 and column > 0 and _like_before(step, column, entry):
+                    _next_row(step, entry)
+                else:
+                    _window_row(step, image, line, column, arena, entry)
                 column += 1
                 if column == width:
                     column = 0
@@ -150,14 +153,38 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
 
 
 @inner
+def _like_before(step: Any, column: int, entry: int) -> bool:
+    """Whether a pixel's window is as wide as its kernel, like that of the pixel before it in the line."""
+    right = column * step.stride_x - step.pad_x + (step.kernel_x - 1) * step.dilation_x
+    return load_int(entry - ROW_BYTES + _WIDTH) == step.kernel_x and right < step.width_in
+
+
+@inner
+def _next_row(step: Any, entry: int) -> None:
+    """What `_window_row` writes where the window is that of the pixel before, moved on."""
+    before = entry - ROW_BYTES
+    store_int(entry + _BITS, load_int(before + _BITS) + step.bits_pixel)
+    store_int(entry + _SOURCE, load_int(before + _SOURCE) + step.stride_x * step.tap_pixel)
+    for place in (_HEIGHT, _WIDTH, _WEIGHT, _COUNT):
+        store_int(entry + place, load_int(before + place))
+
+
+@inner
 def _alike(table: int) -> int:
-    """1 where the windows of a tile have the same size and the same weights, else 0."""
-    height, width, weight = load_int(table + _HEIGHT), load_int(table + _WIDTH), load_int(table + _WEIGHT)
-    alike = 1
-    for entry in range(table + ROW_BYTES, table + ROWS * ROW_BYTES, ROW_BYTES):
-        same = load_int(entry + _HEIGHT) == height and load_int(entry + _WIDTH) == width
-        alike &= same and load_int(entry + _WEIGHT) == weight
-    return alike
+    """1 where the windows of a tile have the same size and the same weights, 2 where the first one differs, else 0."""
+    second = table + ROW_BYTES
+    for entry in range(second + ROW_BYTES, table + ROWS * ROW_BYTES, ROW_BYTES):
+        if not _same_window(entry, second):
+            return 0
+    if _same_window(table, second):
+        return 1
+    return 2 if load_int(table + _HEIGHT) == load_int(second + _HEIGHT) else 0
+
+
+@inner
+def _same_window(entry: int, other: int) -> bool:
+    size = load_int(entry + _HEIGHT) == load_int(other + _HEIGHT) and load_int(entry + _WIDTH) == load_int(other + _WIDTH)
+    return size and load_int(entry + _WEIGHT) == load_int(other + _WEIGHT)
 
 
 @inner

@@ -54,7 +54,7 @@ def _emit_maximum(b: Builder, old: Value, new: Value) -> Value:
 
 
 def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
-    mode, alike, *strides = own
+    mode, likeness, *strides = own
     zero = [v.constant(0.0, v.REALS)]
     results = b.add(to.rows, v.I64(ROWS * ROW_BYTES))
 
@@ -73,20 +73,26 @@ def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
         parts = [rows[first : first + at_once] for first in range(0, ROWS, at_once)]
 
         def windows(kind: Window) -> list[Value]:
-            return [value for part in parts for value in _emit_windows(b, kind, part, strides, to)]
+            return [value for part in parts for value in _emit_windows(b, kind, part, strides, to, rows[1])]
 
         return v.choose(b, mode, [partial(windows, kind) for kind in Window], zero * ROWS)
 
-    emit_finish(b, v.choose(b, alike, [one_by_one, together], zero * ROWS), to)
+    def together_but_one() -> list[Value]:  # all as if they were alike, and then the first one by itself
+        _, *values = together()
+        single = [partial(_emit_windows, b, kind, [v.I64(0)], strides, to) for kind in Window]
+        return [*v.choose(b, mode, single, zero), *values]
+
+    emit_finish(b, v.choose(b, likeness, [one_by_one, together, together_but_one], zero * ROWS), to)
 
 
-def _emit_windows(b: Builder, kind: Window, rows: list[Value], strides: list[Value], to: Finish) -> list[Value]:
-    """What windows of the same size make of their pixels."""
+def _emit_windows(
+    b: Builder, kind: Window, rows: list[Value], strides: list[Value], to: Finish, like: Value | None = None
+) -> list[Value]:
+    """What windows make of their pixels, which are of the same size as that of the row `like`, or of the first."""
+    like = rows[0] if like is None else like
     line_bytes, pixel_bytes, weight_line_bytes, weight_pixel_bytes = strides
-    sources, weights = (
-        [v.plus(b, to.row(b, row, field), to.panel, 4 * LANES) for row in rows]
-        for field in (RowField.SOURCE, RowField.WEIGHT)
-    )
+    sources = [v.plus(b, to.row(b, row, RowField.SOURCE), to.panel, 4 * LANES) for row in rows]
+    weights = v.plus(b, to.row(b, like, RowField.WEIGHT), to.panel, 4 * LANES)
     step: Callable[[Value, Value, Value | None], Value] = {
         Window.MAX: lambda old, new, _: _emit_maximum(b, old, new),
         Window.WEIGHTED: lambda old, new, weight: b.fadd(old, b.fmul(new, weight)),
@@ -98,13 +104,13 @@ def _emit_windows(b: Builder, kind: Window, rows: list[Value], strides: list[Val
         weight = None
         if kind is Window.WEIGHTED:  # of windows of the same size it is the same
             place = b.add(b.mul(y, weight_line_bytes), b.mul(x, weight_pixel_bytes))
-            weight = v.load(b, b.add(weights[0], place), v.REALS, 4)
+            weight = v.load(b, b.add(weights, place), v.REALS, 4)
         return [step(old, new, weight) for old, new in zip(values, news, strict=True)]
 
-    width = to.row(b, rows[0], RowField.WIDTH)
+    width = to.row(b, like, RowField.WIDTH)
     values = v.loop(
         b,
-        to.row(b, rows[0], RowField.HEIGHT),
+        to.row(b, like, RowField.HEIGHT),
         [v.constant(float("-inf") if kind is Window.MAX else 0.0, v.REALS)] * len(rows),
         lambda y, values: v.loop(b, width, values, partial(pixel, y)),
     )
@@ -127,7 +133,7 @@ term LANES columns; the second panel follows the first); terms of a run, runs, a
 window_tile = make_tile("window_tile", _emit_window)
 """Maximum, average or weighted sum over the window of each of ROWS pixels, for a panel.
 
-Own arguments: the `Window`; 1 where all windows are of the same size and place inside the image, else 0; bytes from
-line to line and from pixel to pixel of a window; the same of its weights. Behind the table of rows there must be
-room for as much again.
+Own arguments: the `Window`; 1 where all windows are of the same size and place inside the image, 2 where only the first
+is narrower, else 0; bytes from line to line and from pixel to pixel of a window; the same of its weights. Behind the
+table of rows there must be room for as much again.
 """
