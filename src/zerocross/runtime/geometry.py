@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from zerocross.runtime.graph import Node
-from zerocross.runtime.kernels.steps import ROWS, Window
-from zerocross.runtime.program import Buffer
+from zerocross.runtime.kernels.points import TAPS
+from zerocross.runtime.kernels.steps import LANES, ROWS, Window
+from zerocross.runtime.program import BLOCK_ROWS, Buffer
 
 Fields = dict[str, Any]
 
@@ -58,6 +59,14 @@ class ConvGeometry:
             "tap_line": self.dilation[0] * source.line, "tap_pixel": self.dilation[1] * source.pitch,
             "direct": int(single and direct),
         }  # fmt: skip
+
+
+def suits_winograd(conv: ConvGeometry) -> bool:
+    """Whether a convolution is one of `kernels.points`, on pixels of few channels: the first layer of a ResNet."""
+    source, (_, width) = conv.source, conv.outputs
+    steps = conv.kernel[1] == TAPS and conv.stride[1] == 2 and conv.dilation == (1, 1) and conv.groups == 1
+    narrow = source.kind == "real" and source.pitch == 4 * conv.shape[1] <= 16
+    return steps and narrow and conv.shape[0] % (2 * LANES) == 0 and width % ROWS == 0 and width <= BLOCK_ROWS
 
 
 def window_fields(source: Buffer, mode: Window, kernel: tuple[int, int] = (1, 1), node: Node | None = None) -> Fields:

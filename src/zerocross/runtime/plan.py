@@ -19,12 +19,14 @@ from zerocross.runtime.geometry import (
     is_depthwise,
     outside_strides,
     strides,
+    suits_winograd,
     target_fields,
     window_fields,
 )
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
-from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Rows, Space, StepKind, Window
+from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES, transform_weights
+from zerocross.runtime.kernels.steps import LANES, ROWS, EpilogueOp, Rows, Space, StepKind, Window
 from zerocross.runtime.layout import (
     binary_panels,
     bits_pitch,
@@ -34,9 +36,10 @@ from zerocross.runtime.layout import (
     depthwise_panels,
     real_panels,
     round_up,
+    row_panels,
     spread,
 )
-from zerocross.runtime.program import Buffer, PlannedStep, aligned
+from zerocross.runtime.program import ALIGN, BLOCK_ROWS, Buffer, PlannedStep, aligned
 
 MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # of a sum of products of bytes that fits 32 bits, whatever they are
 CODE_OF_ZERO = 128
@@ -322,13 +325,35 @@ class _Planner:
         self._afford(real_bytes(conv.shape, conv.groups, conv.tap // 4), f"node {node.output!r}")
         weight = real_weight(self.graph, node)
         dense = weight.reshape(conv.shape) if conv.groups == 1 else spread(weight, conv.groups)
-        panels = real_panels(dense, conv.tap // 4)
+        if suits_winograd(conv):
+            return self._winograd(group, conv, weight)
         fields = conv.fields(direct=True)
         if not fields["direct"] and conv.in_lines:
             fields["direct"] = Rows.IN_LINES
+        panels = real_panels(dense, conv.tap // 4)
         return StepKind.REAL, fields | {
             "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
             "panel": panels[0].nbytes,
+        }  # fmt: skip
+
+    def _winograd(self, group: Group, conv: ConvGeometry, weight: np.ndarray) -> tuple[StepKind, Fields]:
+        source, tiles = conv.source, conv.outputs[1] // OUTPUTS
+        lines = (conv.outputs[0] - 1) * conv.stride[0] + conv.kernel[0]
+        region = round_up(2 * source.pitch * tiles + ALIGN, ALIGN)
+        values = Buffer("real", (LANES, lines, 1), POINTS * region)
+        self._add_step(StepKind.TRANSFORM, group.node.output, {
+            "pixels": lines * tiles, "width": tiles, "region": region, **target_fields(values),
+            "source": source.at(-conv.padding[0], -conv.padding[1]), **strides("source", source),
+        })  # fmt: skip
+        points = [row_panels(each.reshape(len(weight), -1)) for each in transform_weights(weight)]
+        pairs = [[each[first : first + 2].ravel() for each in points] for first in range(0, len(points[0]), 2)]
+        weights = np.concatenate([np.concatenate(pair) for pair in pairs])
+        return StepKind.WINOGRAD, {
+            "source": values.at(), "source_image": values.image, "source_line": conv.stride[0] * values.line,
+            "source_pixel": 2 * source.pitch, "runs_y": conv.kernel[0], "runs_x": 1, "run": 2 * source.pitch,
+            "tap_line": values.line, "region": region, "direct": Rows.DIRECT, "row": -(-POINTS * ROWS * SUM_BYTES // BLOCK_ROWS),
+            "tail": -1, "repeats": 1, "weight": self._put(weights), "panel": 4 * len(weights) // len(points[0]),
+            "terms": conv.taps * conv.shape[1],
         }  # fmt: skip
 
     def _byte_conv(self, group: Group) -> tuple[StepKind, Fields]:

@@ -16,9 +16,11 @@ from zerocross.runtime.kernels.byte_tiles import (
 )
 from zerocross.runtime.kernels.gather import TAPS, bits_address, forget_scan, gather, inner
 from zerocross.runtime.kernels.memory import copy, load_byte, load_int, load_real, store_int, store_real
+from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES
 from zerocross.runtime.kernels.popcount import binary_tile
 from zerocross.runtime.kernels.real_tiles import real_tile, real_tile_pair, window_tile
 from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Rows, Space, StepKind, Window
+from zerocross.runtime.kernels.winograd import output_tile, point_sums, transform_line
 
 _BITS, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
     8 * RowField[name] for name in ("BITS", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
@@ -27,6 +29,7 @@ _BINARY, _WINDOW, _MOVE, _UNPACK, _BYTES, _QUANTIZE = (
     int(kind)
     for kind in (StepKind.BINARY, StepKind.WINDOW, StepKind.MOVE, StepKind.UNPACK, StepKind.BYTES, StepKind.QUANTIZE)
 )
+_TRANSFORM, _WINOGRAD = int(StepKind.TRANSFORM), int(StepKind.WINOGRAD)
 _OUTSIDE, _MEAN, _IN_LINES = int(Space.OUTSIDE), int(Window.MEAN), int(Rows.IN_LINES)
 
 _LARGEST, _SMALLEST = np.finfo(np.float32).max, np.float32(1e-36)  # of magnitudes that are not 0, 127 / it is finite
@@ -55,6 +58,10 @@ def execute(
         _unpack(step, images, arena, part, parts)
     elif step.kind == _QUANTIZE:
         _quantize(step, images, arena, x, part, parts)
+    elif step.kind == _TRANSFORM:
+        _transform(step, images, arena, part, parts)
+    elif step.kind == _WINOGRAD:
+        _winograd(step, images, stages, arena, scratch, part, parts)
     elif step.kind == _WINDOW:
         _window(step, images, stages, arena, scratch, part, parts)
     else:
@@ -116,6 +123,51 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
                 else:
                     real_tile((a, row_bytes, weights, *taps), to)
             panel += 2 if pair else 1
+
+
+@inner
+def _transform(step: Any, images: int, arena: int, part: int, parts: int) -> None:
+    tiles, lines = step.width, step.pixels // step.width
+    for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
+        image, line = divmod(number, lines)
+        at = arena + step.source + image * step.source_image + line * step.source_line
+        to = arena + step.target + image * step.target_image + line * step.target_line
+        transform_line(to, at, step.source_pixel, step.region, tiles)
+
+
+@inner
+def _winograd(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
+    """Line by line: sums of ROWS tiles at every point, and then their outputs, two tiles at a time."""
+    table, sums, width = scratch + step.table, scratch + step.gathered, step.width
+    lines, tiles, pixel, run_terms = step.pixels // width, width // OUTPUTS, step.source_pixel, step.run // 4
+    for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
+        image, line = divmod(number, lines)
+        start = number * width
+        gather(step, start, width, arena, scratch, table, sums)
+        source = arena + step.source + image * step.source_image + line * step.source_line
+        for panel in range(0, step.panels, 2):
+            for tile in range(0, tiles, ROWS):
+                weights = step.weight + panel * step.panel
+                for point in range(POINTS):
+                    few = point == POINTS - 1  # no odd pixels
+                    terms, entry = (run_terms // 2, pixel // 2) if few else (run_terms, pixel)
+                    a = source + point * step.region + tile * entry
+                    to = sums + point * ROWS * SUM_BYTES
+                    point_sums((a, entry, weights, terms, step.runs_y, step.tap_line, to, tiles - tile))
+                    weights += step.runs_y * terms * SUM_BYTES
+                for two in range(0, min(ROWS, tiles - tile), 2):
+                    place = OUTPUTS * (tile + two)
+                    for further in range(2):
+                        to_pixels = _finish(
+                            step,
+                            table + place * ROW_BYTES,
+                            start + place,
+                            start + width,
+                            panel + further,
+                            stages,
+                            arena,
+                        )
+                        output_tile((sums + two * SUM_BYTES + further * 4 * LANES,), to_pixels)
 
 
 @inner
@@ -183,7 +235,9 @@ def _alike(table: int) -> int:
 
 @inner
 def _same_window(entry: int, other: int) -> bool:
-    size = load_int(entry + _HEIGHT) == load_int(other + _HEIGHT) and load_int(entry + _WIDTH) == load_int(other + _WIDTH)
+    size = load_int(entry + _HEIGHT) == load_int(other + _HEIGHT) and load_int(entry + _WIDTH) == load_int(
+        other + _WIDTH
+    )
     return size and load_int(entry + _WEIGHT) == load_int(other + _WEIGHT)
 
 

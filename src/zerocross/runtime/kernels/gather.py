@@ -211,5 +211,3 @@ def _gather_line(step: Any, source: int, target: int, count: int) -> None:
 @inner
 def bits_address(step: Any, arena: int, image: int, line: int, column: int) -> int:
     return arena + step.bits + image * step.bits_image + line * step.bits_line + column * step.bits_pixel
-
-

@@ -19,7 +19,7 @@ def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> Non
     def sums(first: int, number: int) -> list[Value]:
         rows = v.rows_from(b, a, row_bytes, range(first, first + number))
         zeros = [v.constant(0.0, v.REALS)] * (panels * number)
-        return v.runs_of(b, rows, weights, (taps[0], taps[1], taps[2]), zeros, partial(_emit_sums, b, panels))
+        return v.runs_of(b, rows, weights, (taps[0], taps[1], taps[2]), zeros, partial(emit_sums, b, panels))
 
     if at_once == ROWS:
         zeros = [v.constant(0.0, v.REALS)] * (panels * ROWS)
@@ -30,7 +30,7 @@ def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> Non
         emit_finish(b, values[panel::panels], to.next_panel(b, panel))
 
 
-def _emit_sums(
+def emit_sums(
     b: Builder, panels: int, rows: list[Value], weights: Value, panel_bytes: Value, terms: Value, sums: list[Value]
 ) -> list[Value]:
     """Add products to sums, row by row, and for each row panel by panel."""

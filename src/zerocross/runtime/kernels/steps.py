@@ -27,6 +27,8 @@ class StepKind(enum.IntEnum):
     UNPACK = 4  # bits to float32
     BYTES = 5  # products of bytes
     QUANTIZE = 6  # float32 to bytes, with a scale for each image
+    TRANSFORM = 7  # lines of an image to values at the points of `kernels.winograd`
+    WINOGRAD = 8  # real products of those
 
 
 class EpilogueOp(enum.IntEnum):
@@ -107,6 +109,8 @@ _FIELDS = (
     "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "shift",
     # MOVE, UNPACK, QUANTIZE: where to read and to write; bytes between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
+    # TRANSFORM, WINOGRAD: bytes from one point's values to the next one's in a line.
+    "region",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip
 
