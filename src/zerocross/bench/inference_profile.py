@@ -128,7 +128,7 @@ def _bytes_moved(step: Any) -> int:
     values = 4 * pixels * LANES * panels
     if kind in (StepKind.MOVE, StepKind.UNPACK, StepKind.QUANTIZE):
         return 4 * pixels * channels + (1 if kind is StepKind.QUANTIZE else 4) * pixels * channels
-    written = values * (step["real"] >= 0) + values // 32 * (step["shift"] >= 0)
+    written = values * (step["real"] >= 0) + values // 32 * (step["least"] >= 0)
     lines = max(1, pixels // int(step["width"]))
     source = int(step["source_line"]) * lines if kind is not StepKind.WINDOW else values * int(step["stride_y"]) ** 2
     return int(written + source + panels * int(step["panel"]) + values * (step["stage_count"] > 0))

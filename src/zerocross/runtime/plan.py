@@ -250,9 +250,9 @@ class _Planner:
         channels = target.shape[0] if channels is None else channels
         shift = None if node is None or node.op != "sign" else self.graph.tensor(node, "shift")
         shift = np.zeros(target.shape[0]) if shift is None else shift
-        # Bits beyond the last channel must be 0, whatever is there.
-        shifts = by_panel([shift[channel : channel + channels]], [-math.inf])
-        return {"bits": target.at(extra=channel // 8), **strides("bits", target), "shift": self._put(shifts)}
+        # x + shift >= 0 in float32 just where x >= -shift. Bits beyond the last channel must be 0, whatever is there.
+        least = by_panel([-shift[channel : channel + channels]], [math.nan])
+        return {"bits": target.at(extra=channel // 8), **strides("bits", target), "least": self._put(least)}
 
     def _stages(self, group: Group, channels: int) -> list[tuple[int, int, Any, int]]:
         """What follows a group's source: kind, address of the parameters, offset and pitch of what is added."""

@@ -147,7 +147,7 @@ def new_job(**fields: int) -> np.ndarray:
 
 def _fill(step: Any, fields: Mapping[str, int]) -> int:
     """Set a step's fields, how many rows it gathers at a time, and where; return the bytes of scratch that it needs."""
-    step["real"] = step["shift"] = -1
+    step["real"] = step["least"] = -1
     for name, value in fields.items():
         step[name] = value
     row = max(1, int(step["row"]))

@@ -82,10 +82,10 @@ def _share(step: Any, images: int, part: int, parts: int) -> tuple[int, int, int
 @inner
 def _finish(step: Any, table: int, pixel: int, end: int, panel: int, stages: int, arena: int) -> Any:
     real = arena + step.real + pixel * step.real_pitch if step.real >= 0 else 0
-    shift = max(step.shift, 0)
+    least = max(step.least, 0)
     return (
         table, min(ROWS, end - pixel) - 1, step.channels, pixel, panel, stages + step.stages, step.stage_count, arena,
-        real, step.real_pitch, shift,
+        real, step.real_pitch, least,
     )  # fmt: skip
 
 

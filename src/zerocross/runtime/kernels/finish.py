@@ -36,7 +36,7 @@ class Finish:
     arena: Value  # address of the activations
     real: Value  # address where the first pixel's values go, or 0
     pitch: Value  # bytes from pixel to pixel there
-    shift: Value  # address of the shifts before the sign, or 0 where no bits are wanted
+    least: Value  # address of the smallest values whose bit is 1, or 0 where no bits are wanted
 
     def next_panel(self, b: Builder, further: int) -> Finish:
         """The same for a panel further on."""
@@ -93,10 +93,10 @@ def _finish_rows(b: Builder, first: int, values: list[Value], to: Finish) -> Non
     panel_bytes = b.mul(to.panel, v.I64(4 * LANES))
     with b.if_then(b.icmp_signed("!=", to.real, v.I64(0))):
         _store_reals(b, first, values, b.add(to.real, panel_bytes), to)
-    with b.if_then(b.icmp_signed("!=", to.shift, v.I64(0))):
-        shift = v.load(b, b.add(to.shift, panel_bytes), v.REALS, 4)
+    with b.if_then(b.icmp_signed("!=", to.least, v.I64(0))):
+        least = v.load(b, b.add(to.least, panel_bytes), v.REALS, 4)
         for row, value in enumerate(values, first):
-            bits = b.fcmp_ordered(">=", b.fadd(value, shift), v.constant(0.0, v.REALS))
+            bits = b.fcmp_ordered(">=", value, least)
             v.store(b, b.bitcast(bits, v.I16), v.plus(b, to.row(b, row, RowField.BITS), to.panel, LANES // 8), 1)
 
 

@@ -105,8 +105,8 @@ _FIELDS = (
     # WINDOW: mode; kernel, stride, padding, dilation, size of the image; whether padding counts in an average.
     "mode", "kernel_y", "kernel_x", "stride_y", "stride_x", "pad_y", "pad_x", "dilation_y", "dilation_x",
     "height_in", "width_in", "count_pad",
-    # What follows: stages; float32 output (-1: none); bits output (the shift's offset is -1: none).
-    "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "shift",
+    # What follows: stages; float32 output (-1: none); bits output, and the least values whose bit is 1 (-1: none).
+    "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "least",
     # MOVE, UNPACK, QUANTIZE: where to read and to write; bytes between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
     # TRANSFORM, WINOGRAD: bytes from one point's values to the next one's in a line.
