@@ -26,7 +26,7 @@ from zerocross.runtime.geometry import (
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
 from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES, transform_weights
-from zerocross.runtime.kernels.steps import LANES, ROWS, EpilogueOp, Rows, Space, StepKind, Window
+from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Rows, Space, StepKind, Window
 from zerocross.runtime.layout import (
     binary_panels,
     bits_pitch,
@@ -39,7 +39,7 @@ from zerocross.runtime.layout import (
     row_panels,
     spread,
 )
-from zerocross.runtime.program import ALIGN, BLOCK_ROWS, Buffer, PlannedStep, aligned
+from zerocross.runtime.program import ALIGN, Buffer, PlannedStep, aligned
 
 MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # of a sum of products of bytes that fits 32 bits, whatever they are
 CODE_OF_ZERO = 128
@@ -351,7 +351,7 @@ class _Planner:
         return StepKind.WINOGRAD, {
             "source": values.at(), "source_image": values.image, "source_line": conv.stride[0] * values.line,
             "source_pixel": 2 * source.pitch, "runs_y": conv.kernel[0], "runs_x": 1, "run": 2 * source.pitch,
-            "tap_line": values.line, "region": region, "direct": Rows.DIRECT, "row": -(-POINTS * ROWS * SUM_BYTES // BLOCK_ROWS),
+            "tap_line": values.line, "region": region, "direct": Rows.DIRECT, "row": POINTS * SUM_BYTES // OUTPUTS,
             "tail": -1, "repeats": 1, "weight": self._put(weights), "panel": 4 * len(weights) // len(points[0]),
             "terms": conv.taps * conv.shape[1],
         }  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zerocross.runtime.kernels.points import OUTPUTS
 from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, WORD, StepKind
 from zerocross.runtime.layout import round_up
 
@@ -152,6 +153,8 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
         step[name] = value
     row = max(1, int(step["row"]))
     block = max(2 * ROWS, min(BLOCK_ROWS, BLOCK_BYTES // (row + ROW_BYTES) // ROWS * ROWS))
+    if step["kind"] == StepKind.WINOGRAD:
+        block = round_up(int(step["width"]), OUTPUTS * ROWS)  # a line, and the sums of its tiles
     step["block"] = block
     step["table"] = round_up(int(step["bits_pixel"]), ALIGN)
     step["gathered"] = step["table"] + block * ROW_BYTES

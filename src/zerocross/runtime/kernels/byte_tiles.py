@@ -140,6 +140,29 @@ def _store_code(typingctx: Any, target: Any, number: Any, inverse: Any) -> Any: 
     return types.void(types.int64, types.float32, types.float32), codegen
 
 
+def _emit_interleaved(b: Builder, planes: list[Value]) -> Value:
+    """The numbers of three planes, the three of a pixel together."""
+    pairs = [b.shuffle_vector(*two, _numbers(range(2 * LANES))) for two in (planes[:2], planes[1:])]
+    order = [first + lane for lane in range(LANES) for first in (0, LANES, 3 * LANES)]
+    return b.shuffle_vector(*pairs, _numbers(order))
+
+
+def _copy_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, source, plane, count = args
+
+        def piece(index: Value, carried: list[Value]) -> list[Value]:
+            at = v.plus(b, source, index, 4 * LANES)
+            planes = [v.load(b, b.add(at, b.mul(plane, v.I64(colour))), v.REALS, 4) for colour in range(3)]
+            v.store(b, _emit_interleaved(b, planes), v.plus(b, target, index, 12 * LANES), 4)
+            return carried
+
+        v.loop(b, b.sdiv(count, v.I64(LANES)), [], piece)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
 def _store_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: Any, inverse: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
         target, source, plane, count, inverse = args
@@ -149,9 +172,7 @@ def _store_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: 
             at = v.plus(b, source, index, 4 * LANES)
             planes = [v.load(b, b.add(at, b.mul(plane, v.I64(colour))), v.REALS, 4) for colour in range(3)]
             codes = [b.trunc(_emit_codes(b, numbers, inverse), _OCTETS) for numbers in planes]
-            pairs = [b.shuffle_vector(*two, _numbers(range(2 * LANES))) for two in (codes[:2], codes[1:])]
-            order = [first + lane for lane in range(LANES) for first in (0, LANES, 3 * LANES)]
-            v.store(b, b.shuffle_vector(*pairs, _numbers(order)), v.plus(b, target, index, 3 * LANES), 1)
+            v.store(b, _emit_interleaved(b, codes), v.plus(b, target, index, 3 * LANES), 1)
             return carried
 
         v.loop(b, b.sdiv(count, v.I64(LANES)), [], piece)
@@ -184,3 +205,6 @@ store_colours: Any = intrinsic(_store_colours)
 
 The three of a pixel stand together; `count` is that of pixels, a multiple of LANES.
 """
+
+copy_colours: Any = intrinsic(_copy_colours)
+"""copy_colours(target, source, plane, count): likewise the float32 themselves."""

@@ -9,6 +9,7 @@ import numpy as np
 from zerocross.runtime.kernels.byte_tiles import (
     byte_tile,
     byte_tile_pair,
+    copy_colours,
     largest,
     store_code,
     store_codes,
@@ -137,37 +138,32 @@ def _transform(step: Any, images: int, arena: int, part: int, parts: int) -> Non
 
 @inner
 def _winograd(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
-    """Line by line: sums of ROWS tiles at every point, and then their outputs, two tiles at a time."""
+    """Line by line: the sums of all tiles at every point, and then their outputs, two tiles at a time."""
     table, sums, width = scratch + step.table, scratch + step.gathered, step.width
     lines, tiles, pixel, run_terms = step.pixels // width, width // OUTPUTS, step.source_pixel, step.run // 4
+    point_bytes = step.block // OUTPUTS * SUM_BYTES
     for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
         image, line = divmod(number, lines)
         start = number * width
         gather(step, start, width, arena, scratch, table, sums)
         source = arena + step.source + image * step.source_image + line * step.source_line
         for panel in range(0, step.panels, 2):
-            for tile in range(0, tiles, ROWS):
-                weights = step.weight + panel * step.panel
-                for point in range(POINTS):
-                    few = point == POINTS - 1  # no odd pixels
-                    terms, entry = (run_terms // 2, pixel // 2) if few else (run_terms, pixel)
+            weights = step.weight + panel * step.panel
+            for point in range(POINTS):
+                few = point == POINTS - 1  # no odd pixels
+                terms, entry = (run_terms // 2, pixel // 2) if few else (run_terms, pixel)
+                taps = (terms, step.runs_y, step.tap_line)
+                for tile in range(0, tiles, ROWS):
                     a = source + point * step.region + tile * entry
-                    to = sums + point * ROWS * SUM_BYTES
-                    point_sums((a, entry, weights, terms, step.runs_y, step.tap_line, to, tiles - tile))
-                    weights += step.runs_y * terms * SUM_BYTES
-                for two in range(0, min(ROWS, tiles - tile), 2):
-                    place = OUTPUTS * (tile + two)
-                    for further in range(2):
-                        to_pixels = _finish(
-                            step,
-                            table + place * ROW_BYTES,
-                            start + place,
-                            start + width,
-                            panel + further,
-                            stages,
-                            arena,
-                        )
-                        output_tile((sums + two * SUM_BYTES + further * 4 * LANES,), to_pixels)
+                    point_sums((a, entry, weights, *taps, sums + point * point_bytes + tile * SUM_BYTES, tiles - tile))
+                weights += step.runs_y * terms * SUM_BYTES
+            for tile in range(0, tiles, 2):
+                at, place = sums + tile * SUM_BYTES, OUTPUTS * tile
+                for further in range(2):
+                    to = _finish(
+                        step, table + place * ROW_BYTES, start + place, start + width, panel + further, stages, arena
+                    )
+                    output_tile((at + further * 4 * LANES, point_bytes), to)
 
 
 @inner
@@ -282,8 +278,12 @@ def _move(step: Any, images: int, arena: int, x: int, y: int, part: int, parts: 
         image, line = divmod(number, lines)
         at = source + image * step.source_image + line * step.source_line
         to = target + image * step.target_image + line * step.target_line
+        done = 0
+        if channels == 3 and source_pixel == target_channel == 4 and target_pixel == 12:  # an image with colours
+            done = width // LANES * LANES
+            copy_colours(to, at, source_channel, done)
         for _ in range(channels):
-            for column in range(width):
+            for column in range(done, width):
                 store_real(to + column * target_pixel, load_real(at + column * source_pixel))
             at += source_channel
             to += target_channel

@@ -94,12 +94,12 @@ def _point_sums(typingctx: Any, own: Any) -> Any:  # noqa: ARG001
 
 
 def _emit_outputs(b: Builder, own: list[Value], to: Finish) -> None:
-    (sums,) = own
+    sums, point_bytes = own
     values = []
     for tile in range(ROWS // OUTPUTS):
-        places = [SUM_BYTES * (ROWS * point + tile) for point in range(POINTS)]
+        places = [b.add(b.mul(point_bytes, v.I64(point)), v.I64(SUM_BYTES * tile)) for point in range(POINTS)]
         zero, one, minus_one, two, minus_two, infinite, half = (
-            v.load(b, b.add(sums, v.I64(place)), v.REALS, 4) for place in places
+            v.load(b, b.add(sums, place), v.REALS, 4) for place in places
         )
         ones, twos = (one, minus_one), (two, minus_two)
         sum_one, sum_two = (b.fadd(*pair) for pair in (ones, twos))
@@ -136,5 +136,7 @@ As `real_tile_pair`, for up to ROWS tiles, and stored as they are: SUM_BYTES for
 """
 
 output_tile = make_tile("output_tile", _emit_outputs)
-"""The outputs of two tiles, ROWS pixels, for a panel. Own argument: address of the first point's sums of the first tile;
-those of the next point are ROWS tiles further on."""
+"""The outputs of two tiles, ROWS pixels, for a panel.
+
+Own arguments: address of the first point's sums of the first tile; bytes from there to the next point's.
+"""
