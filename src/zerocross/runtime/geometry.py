@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocross.runtime.graph import Node
-from zerocross.runtime.kernels.points import TAPS
+from zerocross.runtime.kernels.points import PIXEL_BYTES, TAPS
 from zerocross.runtime.kernels.steps import LANES, ROWS, Window
 from zerocross.runtime.program import BLOCK_ROWS, Buffer
 
@@ -62,11 +62,11 @@ class ConvGeometry:
 
 
 def suits_winograd(conv: ConvGeometry) -> bool:
-    """Whether a convolution is one of `kernels.points`, on pixels of few channels: the first layer of a ResNet."""
+    """Whether a convolution is one of `kernels.points`, on pixels of three channels: the first layer of a ResNet."""
     source, (_, width) = conv.source, conv.outputs
     steps = conv.kernel[1] == TAPS and conv.stride[1] == 2 and conv.dilation == (1, 1) and conv.groups == 1
-    narrow = source.kind == "real" and source.pitch == 4 * conv.shape[1] <= 16
-    return steps and narrow and conv.shape[0] % (2 * LANES) == 0 and width % ROWS == 0 and width <= BLOCK_ROWS
+    colours = source.kind == "real" and source.pitch == 4 * conv.shape[1] == PIXEL_BYTES
+    return steps and colours and conv.shape[0] % (2 * LANES) == 0 and width % ROWS == 0 and width <= BLOCK_ROWS
 
 
 def window_fields(source: Buffer, mode: Window, kernel: tuple[int, int] = (1, 1), node: Node | None = None) -> Fields:

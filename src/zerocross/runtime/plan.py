@@ -339,19 +339,19 @@ class _Planner:
     def _winograd(self, group: Group, conv: ConvGeometry, weight: np.ndarray) -> tuple[StepKind, Fields]:
         source, tiles = conv.source, conv.outputs[1] // OUTPUTS
         lines = (conv.outputs[0] - 1) * conv.stride[0] + conv.kernel[0]
-        region = round_up(2 * source.pitch * tiles + ALIGN, ALIGN)
-        values = Buffer("real", (LANES, lines, 1), POINTS * region)
+        column = round_up(2 * source.pitch * lines, ALIGN) + ALIGN
+        values = Buffer("real", (LANES, POINTS, tiles), column)
         self._add_step(StepKind.TRANSFORM, group.node.output, {
-            "pixels": lines * tiles, "width": tiles, "region": region, **target_fields(values),
+            "pixels": lines * tiles, "width": tiles, "column": column, **target_fields(values),
             "source": source.at(-conv.padding[0], -conv.padding[1]), **strides("source", source),
         })  # fmt: skip
         points = [row_panels(each.reshape(len(weight), -1)) for each in transform_weights(weight)]
         pairs = [[each[first : first + 2].ravel() for each in points] for first in range(0, len(points[0]), 2)]
         weights = np.concatenate([np.concatenate(pair) for pair in pairs])
         return StepKind.WINOGRAD, {
-            "source": values.at(), "source_image": values.image, "source_line": conv.stride[0] * values.line,
-            "source_pixel": 2 * source.pitch, "runs_y": conv.kernel[0], "runs_x": 1, "run": 2 * source.pitch,
-            "tap_line": values.line, "region": region, "direct": Rows.DIRECT, "row": POINTS * SUM_BYTES // OUTPUTS,
+            "source": values.at(), "source_image": values.image, "source_line": conv.stride[0],
+            "runs_y": conv.kernel[0], "runs_x": 1, "run": 2 * source.pitch, "column": column, "direct": Rows.DIRECT,
+            "row": POINTS * SUM_BYTES // OUTPUTS,
             "tail": -1, "repeats": 1, "weight": self._put(weights), "panel": 4 * len(weights) // len(points[0]),
             "terms": conv.taps * conv.shape[1],
         }  # fmt: skip

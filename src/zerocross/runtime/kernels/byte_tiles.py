@@ -7,7 +7,6 @@ VNNI, four products and their sum are one instruction for sixteen channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -85,12 +84,6 @@ def _emit_codes(b: Builder, numbers: Value, inverse: Value) -> Value:
     return b.add(code, v.I32(128) if single else v.constant(128, v.WORDS))
 
 
-def _numbers(numbers: Iterable[int]) -> Value:
-    """Lanes of a shuffle."""
-    lanes = list(numbers)
-    return ir.Constant(ir.VectorType(v.I32, len(lanes)), lanes)
-
-
 def _largest(typingctx: Any, address: Any, count: Any) -> Any:  # noqa: ARG001 - Numba's protocol
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
         address, count = args
@@ -142,9 +135,9 @@ def _store_code(typingctx: Any, target: Any, number: Any, inverse: Any) -> Any: 
 
 def _emit_interleaved(b: Builder, planes: list[Value]) -> Value:
     """The numbers of three planes, the three of a pixel together."""
-    pairs = [b.shuffle_vector(*two, _numbers(range(2 * LANES))) for two in (planes[:2], planes[1:])]
+    pairs = [b.shuffle_vector(*two, v.lanes(range(2 * LANES))) for two in (planes[:2], planes[1:])]
     order = [first + lane for lane in range(LANES) for first in (0, LANES, 3 * LANES)]
-    return b.shuffle_vector(*pairs, _numbers(order))
+    return b.shuffle_vector(*pairs, v.lanes(order))
 
 
 def _copy_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: Any) -> Any:  # noqa: ARG001

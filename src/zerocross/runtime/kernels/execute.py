@@ -132,38 +132,39 @@ def _transform(step: Any, images: int, arena: int, part: int, parts: int) -> Non
     for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
         image, line = divmod(number, lines)
         at = arena + step.source + image * step.source_image + line * step.source_line
-        to = arena + step.target + image * step.target_image + line * step.target_line
-        transform_line(to, at, step.source_pixel, step.region, tiles)
+        transform_line(arena + step.target + image * step.target_image, at, step.column, line, tiles)
 
 
 @inner
 def _winograd(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
     """Line by line: the sums of all tiles at every point, and then their outputs, two tiles at a time."""
     table, sums, width = scratch + step.table, scratch + step.gathered, step.width
-    lines, tiles, pixel, run_terms = step.pixels // width, width // OUTPUTS, step.source_pixel, step.run // 4
+    lines, tiles, column = step.pixels // width, width // OUTPUTS, step.column
     point_bytes = step.block // OUTPUTS * SUM_BYTES
     for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
         image, line = divmod(number, lines)
         start = number * width
         gather(step, start, width, arena, scratch, table, sums)
-        source = arena + step.source + image * step.source_image + line * step.source_line
+        source = arena + step.source + image * step.source_image
         for panel in range(0, step.panels, 2):
             weights = step.weight + panel * step.panel
             for point in range(POINTS):
-                few = point == POINTS - 1  # no odd pixels
-                terms, entry = (run_terms // 2, pixel // 2) if few else (run_terms, pixel)
-                taps = (terms, step.runs_y, step.tap_line)
+                entry = step.run // 2 if point == POINTS - 1 else step.run  # the last has no odd pixels
+                first, terms = (
+                    source + point * tiles * column + line * step.source_line * entry,
+                    step.runs_y * entry // 4,
+                )
                 for tile in range(0, tiles, ROWS):
-                    a = source + point * step.region + tile * entry
-                    point_sums((a, entry, weights, *taps, sums + point * point_bytes + tile * SUM_BYTES, tiles - tile))
-                weights += step.runs_y * terms * SUM_BYTES
+                    to = sums + point * point_bytes + tile * SUM_BYTES
+                    point_sums((first + tile * column, column, weights, terms, to, tiles - tile))
+                weights += terms * SUM_BYTES
             for tile in range(0, tiles, 2):
                 at, place = sums + tile * SUM_BYTES, OUTPUTS * tile
                 for further in range(2):
-                    to = _finish(
+                    to_pixels = _finish(
                         step, table + place * ROW_BYTES, start + place, start + width, panel + further, stages, arena
                     )
-                    output_tile((at + further * 4 * LANES, point_bytes), to)
+                    output_tile((at + further * 4 * LANES, point_bytes), to_pixels)
 
 
 @inner

@@ -10,12 +10,12 @@ from numba import njit
 from zerocross.runtime.kernels.memory import (
     COPY_BYTES,
     copy,
-    copy_runs,
     load_int,
     load_word,
     store_int,
     store_word,
 )
+from zerocross.runtime.kernels.parities import copy_runs
 from zerocross.runtime.kernels.steps import ROW_BYTES, ROWS, WORD, RowField, Rows, StepKind
 
 _BITS, _BASE, TAPS = (8 * RowField[name] for name in ("BITS", "BASE", "TAPS"))
@@ -30,56 +30,79 @@ inner = njit(**OPTIONS)
 @inner
 def gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: int, gathered: int) -> None:
     """Write the taps of pixels start..start + rows one row behind the other, and fill in the table of rows."""
-    # Fields as locals: a store might change a record, for all that the compiler knows.
-    binary, octets, width, lines = step.kind == _BINARY, step.kind == _BYTES, step.width, step.pixels // step.width
-    base, base_column, bits_pixel = step.base, step.base_column, step.bits_pixel
-    in_lines = step.direct == _IN_LINES
-    if octets:
-        base = arena + step.scale
-    words = binary and step.run % WORD == 0 and step.repeats == 1
-    narrow = binary and step.run == 6 and step.runs_y == 3 and step.runs_x == 1 and step.repeats == 1
+    width, lines = step.width, step.pixels // step.width
     image, rest = divmod(start, step.pixels)
     line, column = divmod(rest, width)
     done = 0
     while done < rows:
         count = min(rows - done, width - column)
-        taps = arena + step.source + image * step.source_image + line * step.source_line + column * step.source_pixel
-        target = gathered + done * step.row
         if not step.direct:
-            if step.scan_line:
-                _gather_scanned(step, arena + step.source, image, line, column, scratch + step.scan, target, count)
-            elif words:
-                _gather_words(step, taps, target, count)
-            elif narrow:
-                _gather_narrow(step, taps, target, count)
-            else:
-                _gather_line(step, taps, target, count)
-        bits = bits_address(step, arena, image, line, column)
-        base_line = base + load_int(step.base_line + 8 * line) if binary else 0
-        for entry in range(table + done * ROW_BYTES, table + (done + count) * ROW_BYTES, ROW_BYTES):
-            if binary:
-                store_int(entry + _BASE, base_line + load_int(base_column + 8 * column))
-            elif octets:
-                store_int(entry + _BASE, base + image * step.scale_image)
-            if in_lines:
-                store_int(entry + TAPS, taps)
-                taps += step.source_pixel
-            store_int(entry + _BITS, bits)
-            bits += bits_pixel
-            column += 1
+            _gather_taps(step, arena, scratch, image, line, column, gathered + done * step.row, count)
+        _fill_table(step, arena, image, line, column, table + done * ROW_BYTES, count)
         done += count
         column = 0
         line += 1
         if line == lines:
             line = 0
             image += 1
+    base = arena + step.scale if step.kind == _BYTES else step.base
     for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: whatever stands there
         store_int(table + row * ROW_BYTES + _BASE, base)
         store_int(table + row * ROW_BYTES + _BITS, scratch)
-    if binary and not (step.direct or words or narrow):
+    if step.kind == _BINARY and not (step.direct or step.scan_line or _whole_words(step) or _narrow(step)):
         # Not as soon as a row is there: its words would have to wait for what is stored.
         for row in range(rows):
             _fold(gathered + row * step.row, step.row, step.repeats, step.tail)
+
+
+@inner
+def _whole_words(step: Any) -> bool:
+    return step.run % WORD == 0 and step.repeats == 1
+
+
+@inner
+def _narrow(step: Any) -> bool:
+    return step.run == 6 and step.runs_y == 3 and step.runs_x == 1 and step.repeats == 1
+
+
+@inner
+def _gather_taps(
+    step: Any, arena: int, scratch: int, image: int, line: int, column: int, target: int, count: int
+) -> None:
+    """Write the taps of some pixels of a line."""
+    source = arena + step.source + image * step.source_image + line * step.source_line + column * step.source_pixel
+    if step.scan_line:
+        _gather_scanned(step, arena + step.source, image, line, column, scratch + step.scan, target, count)
+    elif step.kind == _BINARY and _whole_words(step):
+        _gather_words(step, source, target, count)
+    elif step.kind == _BINARY and _narrow(step):
+        _gather_narrow(step, source, target, count)
+    else:
+        _gather_line(step, source, target, count)
+
+
+@inner
+def _fill_table(step: Any, arena: int, image: int, line: int, column: int, table: int, count: int) -> None:
+    """Fill in the table of rows for some pixels of a line."""
+    # Fields as locals: a store might change a record, for all that the compiler knows.
+    base_column, bits_pixel, source_pixel = step.base_column, step.bits_pixel, step.source_pixel
+    bits, end = bits_address(step, arena, image, line, column), table + count * ROW_BYTES
+    for entry in range(table, end, ROW_BYTES):
+        store_int(entry + _BITS, bits)
+        bits += bits_pixel
+    if step.kind == _BINARY:
+        base = step.base + load_int(step.base_line + 8 * line)
+        for entry in range(table, end, ROW_BYTES):
+            store_int(entry + _BASE, base + load_int(base_column + 8 * column))
+            column += 1
+    elif step.kind == _BYTES:
+        for entry in range(table, end, ROW_BYTES):
+            store_int(entry + _BASE, arena + step.scale + image * step.scale_image)
+    elif step.direct == _IN_LINES:
+        taps = arena + step.source + image * step.source_image + line * step.source_line + column * source_pixel
+        for entry in range(table, end, ROW_BYTES):
+            store_int(entry + TAPS, taps)
+            taps += source_pixel
 
 
 @inner
@@ -126,10 +149,10 @@ def _gather_scanned(
     store_int(scan, image)
     store_int(scan + 8, max(done, end))
     place = column * source_pixel
-    copy_runs(
+    copy_runs((
         target, source + line * stride * tap_line + place, first + line * stride * scan_line + place,
         step.row, source_pixel, tap_line, scan_line, step.runs_y, step.run, step.terms & 1, count,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 @inner
@@ -210,4 +233,5 @@ def _gather_line(step: Any, source: int, target: int, count: int) -> None:
 
 @inner
 def bits_address(step: Any, arena: int, image: int, line: int, column: int) -> int:
+    """Where the bits of a pixel of the output go."""
     return arena + step.bits + image * step.bits_image + line * step.bits_line + column * step.bits_pixel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -10,7 +9,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.steps import LANES
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 SPINS = 1 << 8  # turns that `wait_until` waits, some microseconds, before it gives way; a power of 2
@@ -65,77 +63,6 @@ def _copy(typingctx: Any, target: Any, source: Any, size: Any) -> Any:  # noqa: 
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
-
-
-def _copy_runs(
-    typingctx: Any, target: Any, source: Any, scan: Any, row: Any, pixel: Any, line: Any, scan_line: Any, runs: Any,
-    run: Any, odd: Any, count: Any,
-) -> Any:  # fmt: skip  # noqa: ARG001
-    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
-        run, runs = args[8], args[7]
-        three, wide = b.icmp_signed("==", runs, v.I64(3)), [b.icmp_signed(">", run, v.I64(size)) for size in (16, 32)]
-        key = b.add(v.I64(1), b.add(*(b.zext(each, v.I64) for each in wide)))
-        key = b.select(b.and_(three, b.icmp_signed("<=", run, v.I64(64))), key, v.I64(0))
-
-        def general() -> list[Value]:
-            _emit_copy_runs(b, args, LANES, None)
-            return []
-
-        def short(lanes: int) -> list[Value]:
-            _emit_copy_runs(b, args, lanes, 3)
-            return []
-
-        v.choose(b, key, [general, *(partial(short, lanes) for lanes in (4, 8, 16))], [])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 11), codegen
-
-
-def _emit_copy_runs(b: Builder, args: list[Value], lanes: int, known: int | None) -> None:
-    """Copy runs in vectors of so many words; `known` runs of one vector each, or any number of any length."""
-    target, source, scan, row, pixel, line, scan_line, runs, run, odd, count = args
-    size, words = 4 * lanes, ir.VectorType(v.I32, lanes)
-    pieces = b.udiv(b.add(run, v.I64(size - 1)), v.I64(size))
-
-    def flipped(when: Value) -> Value:
-        return v.splat(b, b.trunc(b.neg(b.and_(when, v.I64(1))), v.I32), words)
-
-    def word(at: Value) -> Value:
-        return v.splat(b, v.load(b, at, v.I32, 1), words)
-
-    odd_lanes = ir.Constant(words, [-(lane % 2) for lane in range(lanes)])
-    first, turn = b.xor(odd_lanes, flipped(odd)), flipped(b.lshr(run, v.I64(2)))  # all bits where a word is a parity
-
-    def copy_pixel(index: Value, carried: list[Value]) -> list[Value]:
-        at, of, to = (b.add(x, b.mul(index, step)) for x, step in ((source, pixel), (scan, pixel), (target, row)))
-
-        def copy_run(number: Value, carried: list[Value]) -> list[Value]:
-            parity, mask = carried
-            steps = ((at, line), (of, scan_line), (to, run))
-            own, prefix, place = (b.add(x, b.mul(number, step)) for x, step in steps)
-            parity = b.xor(parity, word(b.sub(prefix, v.I64(4))))
-
-            def copy_piece(piece: Value, nothing: list[Value]) -> list[Value]:
-                raw, parities = (v.load(b, v.plus(b, x, piece, size), words, 1) for x in (own, prefix))
-                other = b.xor(raw, b.xor(parities, parity))
-                v.store(b, b.xor(raw, b.and_(other, mask)), v.plus(b, place, piece, size), 1)
-                return nothing
-
-            if known is None:
-                v.loop(b, pieces, [], copy_piece)
-            else:
-                copy_piece(v.I64(0), [])
-            return [b.xor(parity, word(b.sub(b.add(prefix, run), v.I64(4)))), b.xor(mask, turn)]
-
-        values = [v.constant(0, words), first]
-        if known is None:
-            v.loop(b, runs, values, copy_run)
-        else:
-            for number in range(known):
-                values = copy_run(v.I64(number), values)
-        return carried
-
-    v.loop(b, count, [], copy_pixel)
 
 
 def _add_atomic(typingctx: Any, address: Any, number: Any) -> Any:  # noqa: ARG001
@@ -202,15 +129,6 @@ def _ask(typingctx: Any, function: Any) -> Any:  # noqa: ARG001
 
 copy: Any = intrinsic(_copy)
 """copy(target, source, size): in pieces of COPY_BYTES, so that a few more are read and written behind them."""
-
-copy_runs: Any = intrinsic(_copy_runs)
-"""copy_runs(target, source, scan, row, pixel, line, scan_line, runs, run, odd, count): rows of words with parities.
-
-For each of `count` pixels, `pixel` bytes apart: `runs` runs of `run` bytes, `line` bytes apart, are written one behind
-the other, `row` bytes from one pixel's to the next. Every second word is replaced by the parity of all words of the row
-up to it, the first word where `odd` is 1, else the second. At `scan` there are the parities of each line up to every
-word, `scan_line` bytes from line to line. Whole vectors are read and written: leave room behind.
-"""
 
 add_atomic: Any = intrinsic(_add_atomic)
 """add_atomic(address, number): add to the int64 at an address; what it is then."""

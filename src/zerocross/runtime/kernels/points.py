@@ -18,6 +18,7 @@ import numpy as np
 from zerocross.runtime.kernels.steps import LANES
 
 OUTPUTS, TAPS = 4, 7
+PIXEL_BYTES = 12  # three channels
 TILE_PIXELS = 2 * OUTPUTS + TAPS - 2  # of a line of the input that the outputs of a tile depend on
 _EVEN = (0, 1, -1, 2, -2, None, Fraction(1, 2))  # None: the point at infinity
 _ODD = _EVEN[:-1]

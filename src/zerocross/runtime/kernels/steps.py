@@ -109,8 +109,8 @@ _FIELDS = (
     "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "least",
     # MOVE, UNPACK, QUANTIZE: where to read and to write; bytes between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
-    # TRANSFORM, WINOGRAD: bytes from one point's values to the next one's in a line.
-    "region",
+    # TRANSFORM, WINOGRAD: bytes of a column of values at a point, all lines of a tile.
+    "column",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip
 

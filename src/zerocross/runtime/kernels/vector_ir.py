@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -61,11 +61,15 @@ def constant(number: float, typ: ir.VectorType) -> Value:
     return ir.Constant(typ, [typ.element(number)] * typ.count)
 
 
+def lanes(numbers: Iterable[int]) -> Value:
+    """The lanes that a shuffle takes."""
+    found = list(numbers)
+    return ir.Constant(ir.VectorType(I32, len(found)), found)
+
+
 def below(b: Builder, count: Value) -> Value:
     """Which lanes have a number below `count`, an int64."""
-    lanes = ir.VectorType(I32, LANES)
-    numbers = ir.Constant(lanes, list(range(LANES)))
-    return b.icmp_signed("<", numbers, splat(b, b.trunc(count, I32), lanes))
+    return b.icmp_signed("<", lanes(range(LANES)), splat(b, b.trunc(count, I32), WORDS))
 
 
 def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:

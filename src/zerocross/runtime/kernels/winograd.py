@@ -12,54 +12,76 @@ from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.finish import Finish, emit_finish, make_tile
-from zerocross.runtime.kernels.points import EVEN_INPUTS, ODD_INPUTS, OUTPUTS, POINTS, SUM_BYTES, TILE_PIXELS
+from zerocross.runtime.kernels.points import (
+    EVEN_INPUTS,
+    ODD_INPUTS,
+    OUTPUTS,
+    PIXEL_BYTES,
+    POINTS,
+    SUM_BYTES,
+    TILE_PIXELS,
+)
 from zerocross.runtime.kernels.real_tiles import emit_sums
 from zerocross.runtime.kernels.steps import LANES, ROWS
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
-_QUAD = 4  # lanes that take the channels of a pixel
+_QUAD, _BOTH = (ir.VectorType(v.F32, count) for count in (4, 8))  # the channels of a pixel, and of two
 
 
 def _emit_transform(b: Builder, args: list[Value]) -> None:
     """Two tiles at a time: the channels of a pixel of both in one vector."""
-    target, source, pixel, region, tiles = args
-    quad, both = ir.VectorType(v.F32, _QUAD), ir.VectorType(v.F32, 2 * _QUAD)
-    halves = [ir.Constant(ir.VectorType(v.I32, _QUAD), list(range(first, first + _QUAD))) for first in (0, _QUAD)]
-    together = ir.Constant(ir.VectorType(v.I32, 2 * _QUAD), list(range(2 * _QUAD)))
-    tile_bytes, entry = b.mul(pixel, v.I64(2 * OUTPUTS)), b.mul(pixel, v.I64(2))
-
-    def combined(inputs: list[Value], row: np.ndarray) -> Value:
-        total = None
-        for each, factor in zip(inputs, row, strict=True):
-            if factor and total is None:
-                total = each if factor == 1 else b.fmul(each, v.constant(float(factor), both))
-            elif factor:
-                total = v.call(b, f"llvm.fmuladd.v{2 * _QUAD}f32", both, each, v.constant(float(factor), both), total)
-        return total
+    target, source, column, line, tiles = args
+    tile_bytes = 2 * OUTPUTS * PIXEL_BYTES
 
     def pair(index: Value, carried: list[Value]) -> list[Value]:
-        first = b.add(source, b.mul(b.mul(index, v.I64(2)), tile_bytes))
+        first = v.plus(b, source, index, 2 * tile_bytes)
         pixels = []
         for number in range(TILE_PIXELS):
-            at = b.add(first, b.mul(pixel, v.I64(number)))
-            pixels.append(b.shuffle_vector(*(v.load(b, x, quad, 4) for x in (at, b.add(at, tile_bytes))), together))
-        even = [combined(pixels[::2], row) for row in EVEN_INPUTS]
-        odd = [combined(pixels[1::2], row) for row in ODD_INPUTS]
+            at = b.add(first, v.I64(number * PIXEL_BYTES))
+            both = [v.load(b, each, _QUAD, 4) for each in (at, b.add(at, v.I64(tile_bytes)))]
+            pixels.append(b.shuffle_vector(*both, v.lanes(range(2 * _QUAD.count))))
+        even = [_emit_combined(b, pixels[::2], row) for row in EVEN_INPUTS]
+        odd = [_emit_combined(b, pixels[1::2], row) for row in ODD_INPUTS]
         for point in range(POINTS):
-            step = entry if point < len(odd) else pixel
-            to = b.add(b.add(target, b.mul(region, v.I64(point))), b.mul(b.mul(index, v.I64(2)), step))
-            for half in halves:  # in this order: what a vector has too much is overwritten
-                for place, values in enumerate((even, odd)[: 1 + (point < len(odd))]):
-                    value = b.shuffle_vector(values[point], values[point], half)
-                    v.store(b, value, b.add(to, b.mul(pixel, v.I64(place))), 4)
-                to = b.add(to, step)
+            entry = (1 + (point < len(odd))) * PIXEL_BYTES
+            place = b.add(
+                b.mul(column, b.add(b.mul(tiles, v.I64(point)), b.mul(index, v.I64(2)))), v.plus(b, target, line, entry)
+            )
+            for tile in range(2):
+                _emit_store(b, tile, [values[point] for values in (even, odd) if point < len(values)], place)
+                place = b.add(place, column)
         return carried
 
     v.loop(b, b.lshr(tiles, v.I64(1)), [], pair)
 
 
-def _transform(typingctx: Any, target: Any, source: Any, pixel: Any, region: Any, tiles: Any) -> Any:  # noqa: ARG001
+def _emit_combined(b: Builder, inputs: list[Value], row: np.ndarray) -> Value:
+    """The sum of inputs times the factors of a row."""
+    total = None
+    for each, factor in zip(inputs, row, strict=True):
+        if factor and total is None:
+            total = each if factor == 1 else b.fmul(each, v.constant(float(factor), _BOTH))
+        elif factor:
+            total = v.call(b, f"llvm.fmuladd.v{_BOTH.count}f32", _BOTH, each, v.constant(float(factor), _BOTH), total)
+    return total
+
+
+def _emit_store(b: Builder, tile: int, values: list[Value], place: Value) -> None:
+    """Store the three channels of even pixels and those of odd ones, of one of two tiles, and nothing beyond them."""
+    first = tile * _QUAD.count
+    if len(values) == 1:
+        pair = b.shuffle_vector(values[0], values[0], v.lanes(range(first, first + 2)))
+        v.store(b, pair, place, 4)
+        v.store(b, b.extract_element(values[0], v.I32(first + 2)), b.add(place, v.I64(8)), 4)
+        return
+    second = first + _BOTH.count
+    order = [first, first + 1, first + 2, second, second + 1, second + 2]
+    for start in (0, 2):
+        v.store(b, b.shuffle_vector(*values, v.lanes(order[start : start + 4])), b.add(place, v.I64(4 * start)), 4)
+
+
+def _transform(typingctx: Any, target: Any, source: Any, column: Any, line: Any, tiles: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001 - Numba's protocol
         _emit_transform(b, args)
         return context.get_dummy_value()
@@ -69,15 +91,14 @@ def _transform(typingctx: Any, target: Any, source: Any, pixel: Any, region: Any
 
 def _point_sums(typingctx: Any, own: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
-        a, row_bytes, weights, terms, runs, run_bytes, target, tiles = (
-            b.extract_value(args[0], place) for place in range(8)
-        )
+        a, row_bytes, weights, terms, target, tiles = (b.extract_value(args[0], place) for place in range(6))
+        taps = terms, v.I64(1), v.I64(0)
         at_once = min(ROWS, rows_at_once(2))
 
         def sums(first: int, number: int) -> None:
             rows = v.rows_from(b, a, row_bytes, range(first, first + number))
             zeros = [v.constant(0.0, v.REALS)] * (2 * number)
-            found = v.runs_of(b, rows, weights, (terms, runs, run_bytes), zeros, partial(emit_sums, b, 2))
+            found = v.runs_of(b, rows, weights, taps, zeros, partial(emit_sums, b, 2))
             for place, value in enumerate(found):
                 v.store(b, value, b.add(target, v.I64(SUM_BYTES * first + 4 * LANES * place)), 4)
 
@@ -122,15 +143,15 @@ def _emit_outputs(b: Builder, own: list[Value], to: Finish) -> None:
 
 
 transform_line: Any = intrinsic(_transform)
-"""transform_line(target, source, pixel, region, tiles): the values of a line of float32 at the points, tile by tile.
+"""transform_line(target, source, column, line, tiles): values at the points, of a line of pixels of three float32.
 
-A pixel has `pixel` bytes, at most 16. For every point, `region` bytes from one to the next, and for every tile the
-values of even pixels are written, and but for the last point those of odd pixels. Tiles are an even number; a vector
-more is read and written at the end.
+For every point and, `column` bytes from one to the next, for every tile there is a column of all lines, in which the
+values of even pixels and, but for the last point, of odd ones are written at the place of this line. Tiles are an even
+number.
 """
 
 point_sums: Any = intrinsic(_point_sums)
-"""point_sums((a, row bytes, weights, terms, runs, run bytes, target, tiles)): sums of a point, for a pair of panels.
+"""point_sums((a, row bytes, weights, terms, target, tiles)): sums of a point, for a pair of panels.
 
 As `real_tile_pair`, for up to ROWS tiles, and stored as they are: SUM_BYTES for each tile.
 """
