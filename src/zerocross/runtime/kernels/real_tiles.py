@@ -99,7 +99,7 @@ def _emit_windows(
     }.get(kind, lambda old, new, _: b.fadd(old, new))
 
     def pixel(y: Value, x: Value, values: list[Value]) -> list[Value]:
-        place = b.add(b.mul(y, line_bytes), b.mul(x, pixel_bytes))
+        place = v.apart(b, b.add(b.mul(y, line_bytes), b.mul(x, pixel_bytes)))
         news = [v.load(b, b.add(source, place), v.REALS, 4) for source in sources]
         weight = None
         if kind is Window.WEIGHTED:  # of windows of the same size it is the same
