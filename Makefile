@@ -9,10 +9,10 @@ READY  := $(VENV)/.ready
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
 
-test: $(READY)                 ## a sample of all tests; under 12 minutes on 2 cores
+test: $(READY)                 ## run a sample of all tests; under 12 minutes on 2 cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-slow: $(READY)            ## killed processes, all combinations, large sweeps; under 70 minutes
+test-slow: $(READY)            ## run the slow tests: killed processes, all combinations, large sweeps; under 70 minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(READY)
@@ -23,22 +23,22 @@ bench: $(READY)                ## measure speed against other implementations
 	$(BIN)/zerocross bench train
 	$(BIN)/zerocross bench inference
 
-lce:                           ## an environment with Larq Compute Engine, for zerocross bench inference --lce
+lce:                           ## set up Larq Compute Engine for zerocross bench inference --lce
 	PYTHON=$(PYTHON) .ci/lce $(VENV)/lce
 
-openvino:                      ## an environment with OpenVINO, for zerocross bench inference --openvino
+openvino:                      ## set up OpenVINO for zerocross bench inference --openvino
 	PYTHON=$(PYTHON) .ci/openvino $(VENV)/openvino
 
-kernels: $(READY)              ## object code of the packed runtime, after any change in runtime/kernels; Linux on x86-64
+kernels: $(READY)              ## build object code of the packed runtime after a change in runtime/kernels (Linux, x86-64)
 	$(BIN)/python -m zerocross.runtime.prebuild
 
 report: $(READY)               ## write all results to docs/report.html
 	$(BIN)/zerocross report
 
-# The networks of the page: one of digits, one of photographs, one of spoken digits.
+# The networks of the page: for drawn digits, photographs and spoken digits.
 NETWORKS ?= $(patsubst %,src/zerocross/zoo/files/%.zcb,mnist cifar10 audiomnist)
 
-playground: $(READY)           ## networks in one page: docs/playground.html; needs clang and lld (.ci/wasm)
+playground: $(READY)           ## write docs/playground.html, which runs these networks; needs clang and lld (.ci/wasm)
 	$(BIN)/zerocross playground $(NETWORKS) -o docs/playground.html --force
 
 $(READY): pyproject.toml constraints.txt

@@ -1,4 +1,4 @@
-"""The Python examples in README and the quickstart run as they are; links in Markdown files lead somewhere."""
+"""The Python examples in README and the quickstart run unchanged; links in Markdown files are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of two processes that hold halves of every weight (FSDP2) and train together over gloo."""
+"""One of two processes that each hold half of every weight (FSDP2) and train together over gloo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerocross.optim import GradientFilter, HybridOptimizer, ff_ratio, split_par
 
 
 def work(rank: int, folder: str, ranks: int) -> None:
-    """Train for 3 steps, the second with NaN on rank 1 alone; leave the flip ratio in `rank<n>.pt`."""
+    """Train for 3 steps, the second with NaN on rank 1 only; write the flip ratio to `rank<n>.pt`."""
     torch.set_num_threads(1)
     meeting = (Path(folder) / "meeting").as_uri()
     distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)

@@ -35,10 +35,10 @@ def load(name: str, data_dir: str | Path | None = None, *, validate: bool = Fals
 
     Args:
         name: one of `NAMES`.
-        data_dir: where its files are; `digits` needs none.
-        validate: hold a part of the training data out and evaluate on it; test data stay unread. Otherwise train on
+        data_dir: the folder of its files; `digits` needs none.
+        validate: hold out a part of the training data and evaluate on it; test data is not read. Otherwise train on
             all training data and evaluate on the official test part.
-        options: of the source: `fold` and `features` (audiomnist), `set` (ucr), `words` (imdb), `train_size` (cifar10,
+        options: `fold` and `features` (audiomnist), `set` (ucr), `words` (imdb), `train_size` (cifar10,
             mnist, fashion-mnist, imdb), `reader` and `workers` (imagenet).
     """
     if name not in NAMES:

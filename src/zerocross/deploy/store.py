@@ -17,16 +17,16 @@ _VECTORS = ("bias", "scale", "shift", "slope", "weight_scale")
 def to_graph(
     program: StepGraph, model: nn.Module, input_size: tuple[int, ...], real: str
 ) -> tuple[Graph, dict[str, Step]]:
-    """Return the packed graph, and the step behind each of its nodes.
+    """Return the packed graph, and the step from which each of its nodes was created.
 
     Args:
-        program: with nothing left to fold.
-        model: whose modules name the nodes.
-        input_size: of one sample.
-        real: how weights of real layers are stored, one of `REAL_TYPES`; vectors are always float32.
+        program: Steps after all folding passes.
+        model: The model whose modules name the nodes.
+        input_size: Input size of one sample.
+        real: Data type of the weights of real layers, one of `REAL_TYPES`; vectors are always float32.
     """
     names = _names(program, model)
-    nodes, arrays, behind = [], {}, {}
+    nodes, arrays, steps_of_nodes = [], {}, {}
     seen: dict[tuple[str, tuple[int, ...], bytes], str] = {}
     for step in program.steps.values():
         name = names[step.name]
@@ -37,8 +37,8 @@ def to_graph(
             keys["weight"] = seen.setdefault((weight.dtype.name, weight.shape, weight.tobytes()), keys["weight"])
         arrays |= {keys[role]: array for role, array in stored.items()}
         nodes.append(Node(step.op, tuple(names[each] for each in step.inputs), name, dict(step.attrs), keys))
-        behind[name] = step
-    return Graph(tuple(nodes), names[program.output], input_size, arrays), behind
+        steps_of_nodes[name] = step
+    return Graph(tuple(nodes), names[program.output], input_size, arrays), steps_of_nodes
 
 
 def _names(program: StepGraph, model: nn.Module) -> dict[str, str]:

@@ -90,7 +90,7 @@ def impulse_response(filt: IIRFilter, steps: int | ArrayLike) -> NDArray[np.floa
         steps: the number of taps, starting with h_0; or an array of steps n, which costs log n per tap.
     """
     if isinstance(steps, int | np.integer):
-        from scipy.signal import sosfilt  # here, since scipy.signal takes a second to import
+        from scipy.signal import sosfilt  # imported here, since scipy.signal takes a second to import
 
         if steps < 1:
             raise ValueError(f"impulse_response: {steps} taps requested; it must be at least 1")
@@ -122,7 +122,7 @@ def frequency_response(
 
 
 def stability(filt: IIRFilter) -> Stability:
-    """Return whether a gradient decays (stable), persists (integrator: a pole of modulus 1), or grows (unstable).
+    """Return "stable" if a gradient decays, "integrator" if it persists (a pole of modulus 1), "unstable" if it grows.
 
     An integrator is a valid filter (weight decay 0); two equal poles of modulus 1 grow, and count as unstable.
     """
@@ -242,7 +242,7 @@ def _energy(filt: IIRFilter) -> float:
 
 
 def _one_signed(filt: IIRFilter) -> bool:
-    """Whether all taps certainly have the same sign, since those of every section do."""
+    """Return True if all taps certainly have the same sign, because those of every section do."""
     for row in filt.sections:
         b0, b1, b2, _, a1, a2 = row
         poles = IIRFilter((row,)).poles

@@ -14,7 +14,7 @@ THETA = ("majority", "kept")
 class AveragedModel(swa_utils.AveragedModel):
     """Average a model over its updates (SWA or EMA) while its theta weights stay -1 and +1.
 
-    torch's own AveragedModel averages every parameter, so that theta weights silently become real. This one averages
+    torch's AveragedModel averages every parameter, so that theta weights silently become real. This one averages
     real parameters, latent weights and batch-norm statistics; theta weights take the majority sign over all updates, or
     the latest one. Batch-norm statistics lag behind flips, even more so when averaged: re-estimate them at the end with
     ``torch.optim.swa_utils.update_bn``.
@@ -25,7 +25,7 @@ class AveragedModel(swa_utils.AveragedModel):
             (EMA; 0.99 averages over about 100 updates).
         theta: ``"majority"``: the sign of the averaged theta, which needs one more number per weight; a tie keeps the
             current sign. ``"kept"``: the theta weights of the latest update.
-        device: where to keep the average.
+        device: device of the average.
 
     Example::
 

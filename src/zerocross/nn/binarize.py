@@ -38,7 +38,7 @@ class BinarizedLayer:
 
 @dataclass(frozen=True)
 class BinarizeReport:
-    """Every layer that owns a matrix or a kernel, and what was done to it; print it for a table."""
+    """All layers with a matrix or a kernel, and what was done to each; print it for a table."""
 
     rows: tuple[BinarizedLayer, ...]
 
@@ -222,7 +222,7 @@ def _reasons(layers: dict[str, nn.Module], skipped: set[str], kept: dict[str, st
 
 
 def _unready(module: nn.Module) -> str | None:
-    """Say what the user has to put right before this layer can be converted."""
+    """Return what must be fixed before this layer can be converted; None if nothing."""
     if isinstance(module, LazyModuleMixin):
         return "is uninitialised (lazy): run the model on a batch first"
     if is_parametrized(module):

@@ -57,7 +57,7 @@ def not_signs(weight: Tensor) -> int:
 
 
 def takes_fast_path(module: nn.Module) -> bool:
-    """Return whether a module is a TransformerEncoderLayer whose fast path would bypass its binary layers."""
+    """Return True if a module is a TransformerEncoderLayer whose fast path would bypass its binary layers."""
     if not isinstance(module, nn.TransformerEncoderLayer) or not module.activation_relu_or_gelu:
         return False
     return any(getattr(layer, "binary_kinds", None) for layer in (module.linear1, module.linear2))

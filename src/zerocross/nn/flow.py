@@ -15,7 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import UninitializedParameter
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
-# Layers that multiply data by a weight; not Embeddings, which are tables, nor modules that merely own a matrix.
+# Layers that multiply data by a weight; not Embeddings, which are tables, nor modules that only have a matrix.
 _WEIGHT_LAYERS = (_ConvNd, nn.Linear, nn.Bilinear, nn.RNNBase, nn.MultiheadAttention)
 _IMAGE_SIZES = (32, 8, 28, 64, 224)
 _LENGTHS = (64, 1024, 16000)
@@ -43,7 +43,7 @@ def call(model: nn.Module, example: Example) -> Any:
 
 
 def is_chain(model: nn.Module) -> bool:
-    """Return whether modules certainly run in the order of registration: nested Sequentials only."""
+    """Return True if modules certainly run in the order of registration (only nested Sequentials)."""
     return all(isinstance(m, nn.Sequential) for m in model.modules() if any(True for _ in m.children()))
 
 
@@ -124,7 +124,7 @@ def _nodes(values: Any) -> list[Any]:
 def _shortcuts(
     outputs: list[Any], ends: dict[Any, str], inputs: dict[str, list[Any]], layers: dict[str, nn.Module]
 ) -> set[str]:
-    """Return layers that form a branch of their own between a fork and a sum whose other branch has more layers.
+    """Return single layers that form a branch between a fork and a sum whose other branch has more layers.
 
     If the other branch also has a single layer, a 1 x 1 convolution parallel to a larger one is the shortcut.
     """
@@ -146,7 +146,7 @@ def _shortcuts(
 def _is_beside(
     short: str, far: frozenset[str], parents: dict[str, frozenset[str]], layers: dict[str, nn.Module]
 ) -> bool:
-    """Whether the branch that ends in `far` starts at the same fork as `short`."""
+    """Return True if the branch that ends in `far` starts at the same fork as `short`."""
     level, seen = set(far), {short}
     for length in range(1, _LONGEST_BRANCH + 1):
         level -= seen

@@ -27,7 +27,7 @@ class RSign(nn.Module):
         return self.sign(x + per_channel(self.shift, x))
 
     def extra_repr(self) -> str:
-        """Return what distinguishes this layer in print."""
+        """Return the settings of this layer for print."""
         return f"{len(self.shift)}"
 
 
@@ -52,7 +52,7 @@ class RPReLU(nn.Module):
         return bent + per_channel(self.shift_out, x)
 
     def extra_repr(self) -> str:
-        """Return what distinguishes this layer in print."""
+        """Return the settings of this layer for print."""
         return f"{len(self.slope)}"
 
 

@@ -1,4 +1,4 @@
-"""CascadeFilter: any number of moving averages in a row, whose sign is the weight."""
+"""CascadeFilter: any number of moving averages in series, whose sign is the weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check whether gradients are finite and small enough to average, over all parameters and ranks."""
+"""Check that gradients are finite and small enough to average, over all parameters and ranks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_finite(gradients: Iterable[tuple[Group, Tensor, Tensor]], nonfinite: N
 
 
 def all_finite(tensors: list[Tensor]) -> Tensor:
-    """Whether every element is finite and small enough to average, as a 0-dim bool tensor on the first tensor's device.
+    """Return, as a 0-dim bool tensor on the first tensor's device, whether every element is finite and small enough.
 
     An average changes by x - m, which overflows if both are near the largest float and differ in sign, so values beyond
     a quarter of it count as not finite. Minimum and maximum propagate NaN and infinity and read memory once, 15 times
@@ -72,7 +72,7 @@ def all_finite(tensors: list[Tensor]) -> Tensor:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank holds a shard."""
+    """Return True if a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank has a shard."""
     return type(tensor) is not Tensor and hasattr(tensor, "device_mesh")
 
 

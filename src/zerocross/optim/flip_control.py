@@ -26,7 +26,7 @@ def new_control(like: Tensor) -> dict[str, Tensor]:
 
 
 def steered(alpha: float, correction: Tensor) -> Tensor:
-    """Return the open loop's alpha, corrected: the open loop follows the schedule, the correction what it misses."""
+    """Return the corrected alpha: the open loop follows the schedule, the correction removes its remaining error."""
     return (alpha * correction.exp()).clamp(max=1.0)
 
 

@@ -1,4 +1,4 @@
-"""Step hooks that survive deepcopy and pickle, unlike torch's own."""
+"""Step hooks that survive deepcopy and pickle, unlike torch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OvSW: SGD on latent weights that are kept from falling silent, by larger gradients and by decay where none flips."""
+"""OvSW: SGD on latent weights, with larger gradients and decay for weights that never flip."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class OvSW(BinaryOptimizer):
 
 
 def scaled_up(grad: Tensor, w: Tensor, delta: float) -> Tensor:
-    """The gradient, where its norm in a filter is below delta times the weight's: scaled up to that."""
+    """Return the gradient, scaled up in filters where its norm is below delta times that of the weight."""
     gradient, weight = _norms(grad, _SMALLEST_GRADIENT), _norms(w.to(grad.dtype), _SMALLEST_WEIGHT)
     return torch.where(gradient / weight < delta, delta * weight / gradient * grad, grad)
 

@@ -56,7 +56,7 @@ class Schedules:
 
 @dataclass(frozen=True)
 class StageParts:
-    """What a stage's config describes: network, optimizer, schedules and batches.
+    """The parts of a stage: network, optimizer, schedules and batches.
 
     Attributes:
         stage: The config of the stage.
@@ -82,8 +82,8 @@ class StageSetup:
     """A stage, ready to train on the devices of a Fabric.
 
     Attributes:
-        parts: What the config describes.
-        compiled: The network as it is called in evaluation: compiled, if it pays, but not wrapped.
+        parts: The parts of the stage.
+        compiled: The network for evaluation: compiled, if worthwhile, but not wrapped.
         fabric_model: The network as Fabric wraps it (device, precision, DDP): called in training.
         fabric_optimizer: The optimizer as Fabric wraps it: stepped, and saved to checkpoints.
         loss: Of the task.
@@ -107,7 +107,7 @@ def build_stage(
     rank: int = 0,
     device: str | torch.device = "cpu",
 ) -> StageParts:
-    """Build network, optimizer, schedules and batches of stage `index`; raise ValueError where they do not fit.
+    """Build network, optimizer, schedules and batches of stage `index`; raise a ValueError if they do not fit.
 
     Args:
         config: The run.
@@ -117,7 +117,7 @@ def build_stage(
         carried: The weights at the end of the stage before, or of the run that this one starts from.
         world_size: Number of processes.
         rank: This process.
-        device: Where batches are made.
+        device: Device of the batches.
     """
     stage = config.stages[index]
     network = own if own is not None else build_model(config, stage, dataset)
@@ -219,7 +219,7 @@ def _is_of_binarizer(name: str) -> bool:
 
 
 def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer:
-    """Build one optimizer over the whole network: the method's for binary weights, if any, plus that of the rest."""
+    """Build one optimizer for the network: the method's for binary weights, if any, plus that of the rest."""
     split = split_params(model)
     real_settings = config.real_of(stage)
     real = build_real(split.real, split.real_no_decay, real_settings)
@@ -260,7 +260,7 @@ def build_schedules(config: Config, stage: Stage, updates_per_epoch: int) -> Sch
 
 
 def should_compile(config: Config, model: nn.Module, dataset: Dataset, updates: int, device: torch.device) -> bool:
-    """Whether to compile; "auto" compiles if a compiler is available and the planned updates make up for its cost."""
+    """Return True to compile; "auto" compiles if there is a compiler and the planned updates make up for its cost."""
     if config.compile != "auto":
         return config.compile == "on"
     if device.type == "cuda":

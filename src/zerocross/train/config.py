@@ -27,7 +27,7 @@ class Stage:
 
     Args:
         epochs: At least 1.
-        binarize: What is binary in this stage: "both" weights and activations, "activations" only, or "none".
+        binarize: The binary parts in this stage: "both" weights and activations, "activations" only, or "none".
         init_from: None: train from scratch. "previous": start from the final weights of the previous stage. In the
             first stage, the folder of a finished run, "RUN" or "RUN#DIGEST" (see trained_run): start from its weights.
         optimizer: Hyperparameters of the method that differ in this stage, such as warm_start.

@@ -16,14 +16,14 @@ from zerocross.train.config import Config, build_part, from_dict
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a run executes: what resuming needs besides the config, and what does not affect the result.
+    """Where a run executes: settings that resuming needs besides the config, and that do not affect the result.
 
     Args:
         data_dir: The folder of the datasets.
         devices: Number of processes per machine, one device each.
         nodes: Number of machines.
         accelerator: "auto", "cpu" or "cuda".
-        tensorboard: Whether to write TensorBoard event files.
+        tensorboard: Write TensorBoard event files.
     """
 
     data_dir: str | None = None
@@ -59,7 +59,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a folder contains a run with results or progress; a run that failed at its start does not count."""
+    """Return True if a folder has a run with results or progress; a run that failed at its start does not count."""
     if not (folder / "config.json").exists():
         return False
     metrics = folder / "metrics.jsonl"

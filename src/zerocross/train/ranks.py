@@ -73,5 +73,5 @@ def from_rank_zero(fabric: Fabric, make: Callable[[], T]) -> T:
 
 
 def is_lost_peer(error: RuntimeError) -> bool:
-    """Whether a collective operation failed: NCCL has an error class for it, gloo only its name in the message."""
+    """Return True if a collective operation failed: NCCL has an error class for it, gloo only a name in the message."""
     return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)

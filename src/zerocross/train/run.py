@@ -155,12 +155,12 @@ def load_data(config: Config, place: Placement) -> Dataset:
 
 
 def load_inputs(folder: Path, place: Placement | None = None) -> Inputs:
-    """What a run's network takes and tells apart; the dataset is read for it only where the folder has no inputs.json.
+    """Return the inputs and classes of a run's network; reads the dataset only if the folder has no inputs.json.
 
     Folders of finished runs of older versions have none.
     """
-    kept = read_inputs(folder)
-    return kept or inputs_of(load_data(read_config(folder), place or read_placement(folder)))
+    inputs = read_inputs(folder)
+    return inputs or inputs_of(load_data(read_config(folder), place or read_placement(folder)))
 
 
 def save_weights(model: nn.Module, path: Path) -> None:

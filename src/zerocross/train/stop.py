@@ -56,7 +56,7 @@ class Stop:
         signal.signal(number, self._before[number])
 
     def requested(self, position: Position) -> bool:
-        """Whether any rank has received a signal to stop."""
+        """Return True if any rank has received a signal to stop."""
         if self.fabric.world_size == 1:
             return self.signal is not None
         if self.fabric.device.type == "cuda" and position.updates % _EVERY_ON_CUDA:

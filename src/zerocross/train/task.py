@@ -134,7 +134,7 @@ def initial_weights(named: str) -> dict[str, Tensor]:
 def _final_weights(folder: Path) -> Path:
     path = folder / "model.safetensors"
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no final weights (model.safetensors): give the folder of a finished run")
+        raise FileNotFoundError(f"{folder} has no final weights (model.safetensors): use the folder of a finished run")
     return path
 
 

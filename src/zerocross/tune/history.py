@@ -22,7 +22,7 @@ class Outcome:
         number: Number of the trial, counted from 0 without retries.
         settings: The searched settings, without the fixed ones.
         value: The value that the objective returned; for a pruned trial, the last one reported.
-        pruned: Whether the trial was pruned.
+        pruned: True if the trial was pruned.
         seconds: Duration of the trial.
         sampler_seconds: The sampler's share of it.
     """

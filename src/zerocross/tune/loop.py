@@ -74,7 +74,7 @@ def work(study: Study, objective: Objective, on_outcome: Callable[[Outcome], Non
 
 
 def _next(study: Study) -> tuple[FrozenTrial | None, bool]:
-    """Claim a trial, if one is waiting; also return whether the study is finished."""
+    """Claim a trial, if one is waiting; also return True if the study is finished."""
     view, storage = study.load(), study.storage
     queue.take_over(view, storage.database, storage.grace)
     claimed = queue.claim(view, storage.database)

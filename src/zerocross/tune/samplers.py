@@ -79,7 +79,7 @@ def build(name: str, seed: int, number: int, *, pending: bool = False) -> BaseSa
         name: "botorch" (BoTorch's Gaussian process, log expected improvement), "gp" (Optuna's own), "tpe", "random".
         seed: Seed of the study.
         number: Number of the trial, counted without retries.
-        pending: Whether other trials are running; BoTorch then takes them into account, which takes more time. The
+        pending: True if other trials are running; BoTorch then takes them into account, which takes more time. The
             other samplers always do.
     """
     check(name)

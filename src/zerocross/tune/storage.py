@@ -51,7 +51,7 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
 
     Args:
         url: An SQLAlchemy URL.
-        create: Whether to create a SQLite file that does not exist.
+        create: Create a SQLite file that does not exist.
         beat: Seconds between two heartbeats of a running trial.
         grace: Seconds without a heartbeat after which a worker is presumed dead; greater than `beat`.
     """

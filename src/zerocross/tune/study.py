@@ -27,14 +27,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study searches, and how; all workers of a study share it.
+    """The search space and sampler of a study, shared by all its workers.
 
     Args:
         space: The search space.
         sampler: One of zerocross.tune.samplers.SAMPLERS.
         seed: Seed of the sampler, at least 0.
-        prune: Whether to prune trials that are worse than the median of the others at the same step.
-        about: What the objective needs, as plain JSON; stored with the study for workers that join or resume it.
+        prune: Prune trials that are worse than the median of the others at the same step.
+        about: Data that the objective needs, as plain JSON; stored with the study for workers that join or resume it.
     """
 
     space: SearchSpace
