@@ -250,7 +250,7 @@ class _Planner:
         channels = target.shape[0] if channels is None else channels
         shift = None if node is None or node.op != "sign" else self.graph.tensor(node, "shift")
         shift = np.zeros(target.shape[0]) if shift is None else shift
-        # In float32, x + shift >= 0 exactly if x >= -shift. Bits beyond the last channel must be 0, whatever the values.
+        # In float32, x + shift >= 0 exactly if x >= -shift. Bits beyond the last channel must be 0, whatever the value.
         least = by_panel([-shift[channel : channel + channels]], [math.nan])
         return {"bits": target.at(extra=channel // 8), **strides("bits", target), "least": self._put(least)}
 
