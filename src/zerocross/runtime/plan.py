@@ -40,16 +40,10 @@ from zerocross.runtime.layout import (
     spread,
 )
 from zerocross.runtime.program import ALIGN, Buffer, PlannedStep, aligned
+from zerocross.runtime.stages import Stage, merge_stages
 
 MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # longest sum of products of bytes that always fits 32 bits
 CODE_OF_ZERO = 128
-_Stage = tuple[EpilogueOp, list[np.ndarray], Any, int]  # kind, parameters, offset and pitch of what is added
-_MERGED = {
-    (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
-    (EpilogueOp.PRELU, EpilogueOp.AFFINE): EpilogueOp.PRELU_AFFINE,
-    (EpilogueOp.AFFINE_ADD, EpilogueOp.PRELU_AFFINE): EpilogueOp.AFFINE_ADD_PRELU_AFFINE,
-    (EpilogueOp.ADD, EpilogueOp.PRELU_AFFINE): EpilogueOp.ADD_PRELU_AFFINE,
-}
 
 
 @dataclass(frozen=True)
@@ -256,7 +250,7 @@ class _Planner:
 
     def _stages(self, group: Group, channels: int) -> list[tuple[int, int, Any, int]]:
         """Return the stages after a group's source: kind, parameters' address, offset and pitch of the added value."""
-        stages: list[_Stage] = []
+        stages: list[Stage] = []
 
         def put(stage: EpilogueOp, *vectors: Any) -> None:
             stages.append((stage, [np.broadcast_to(vector, channels) for vector in vectors], 0, 0))
@@ -285,7 +279,7 @@ class _Planner:
             put(EpilogueOp.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
         return [
             (kind, self._put(by_panel(vectors)) if vectors else 0, offset, pitch)
-            for kind, vectors, offset, pitch in _merge(stages)
+            for kind, vectors, offset, pitch in merge_stages(stages)
         ]
 
     # ---- sources ------------------------------------------------------------------------------------------------
@@ -342,8 +336,9 @@ class _Planner:
         column = round_up(2 * source.pitch * lines, ALIGN) + ALIGN
         values = Buffer("real", (LANES, POINTS, tiles), column)
         self._add_step(StepKind.TRANSFORM, group.node.output, {
-            "pixels": lines * tiles, "width": tiles, "column": column, **target_fields(values),
-            "source": source.at(-conv.padding[0], -conv.padding[1]), **strides("source", source),
+            "pixels": lines * tiles, "width": tiles, "channels": conv.shape[1], "panels": 1, "column": column,
+            **target_fields(values), **strides("source", source),
+            "source": source.at(-conv.padding[0], -conv.padding[1]),
         })  # fmt: skip
         points = [row_panels(each.reshape(len(weight), -1)) for each in transform_weights(weight)]
         pairs = [[each[first : first + 2].ravel() for each in points] for first in range(0, len(points[0]), 2)]
@@ -353,7 +348,7 @@ class _Planner:
             "runs_y": conv.kernel[0], "runs_x": 1, "run": 2 * source.pitch, "column": column, "direct": Rows.DIRECT,
             "row": POINTS * SUM_BYTES // OUTPUTS,
             "tail": -1, "repeats": 1, "weight": self._put(weights), "panel": 4 * len(weights) // len(points[0]),
-            "terms": conv.taps * conv.shape[1],
+            "terms": -(-(2 * POINTS - 1) * conv.kernel[0] * conv.shape[1] // OUTPUTS),  # products of an output
         }  # fmt: skip
 
     def _byte_conv(self, group: Group) -> tuple[StepKind, Fields]:
@@ -379,17 +374,6 @@ class _Planner:
         if group.op == "global_avg_pool":
             return StepKind.WINDOW, window_fields(source, Window.AVERAGE, source.shape[1:])
         return StepKind.WINDOW, window_fields(source, Window.MAX, (1, 1), node if group.op == "subsample" else None)
-
-
-def _merge(stages: list[_Stage]) -> list[_Stage]:
-    """Return the stages with common sequences merged into one stage each."""
-    merged: list[_Stage] = []
-    for stage in stages:
-        merged.append(stage)
-        while len(merged) > 1 and (both := _MERGED.get((merged[-2][0], merged[-1][0]))) is not None:
-            (_, vectors, *place), (_, more, *other) = merged[-2:]
-            merged[-2:] = [(both, vectors + more, *(other if other[1] else place))]  # at most one adds a buffer
-    return merged
 
 
 def _all_full(node: Node, sizes: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
