@@ -22,6 +22,8 @@ _BOOKKEEPING = {
     "params", "param_names", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "step", "skipped",
     "vectors",
 }  # fmt: skip
+# Labels, and a factor that schedulers read: kept in a group, without a meaning here.
+_INERT = {"name", "group_name", "tag", "lr_scale"}
 
 
 class BinaryOptimizer(Optimizer, ABC):
@@ -101,9 +103,12 @@ class BinaryOptimizer(Optimizer, ABC):
     # ---- the optimizer interface
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a param group; raise ValueError on unknown keys and values out of range."""
+        """Add a param group; raise ValueError on unknown keys and values out of range.
+
+        The labels `name`, `group_name` and `tag`, and `lr_scale`, are kept as they are.
+        """
         group = dict(param_group)
-        if unknown := set(group) - set(self._options) - _BOOKKEEPING:
+        if unknown := set(group) - set(self._options) - _BOOKKEEPING - _INERT:
             raise ValueError(
                 f"{type(self).__name__} has no group option {', '.join(map(repr, sorted(unknown)))}; "
                 f"options: {', '.join(self.lr_name if name == 'lr' else name for name in self._options)}"
