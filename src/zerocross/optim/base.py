@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from zerocross.optim.finite import Group, NonFinite, check_finite, check_policy, state_dtype
+from zerocross.optim.shards import placed_as
 from zerocross.optim.signs import BeforeSign, flips_counted
 
 # A param group, its parameters, and their gradients in the state's precision.
@@ -178,7 +179,7 @@ class BinaryOptimizer(Optimizer, ABC):
             grads = [cast("Tensor", p.grad) for p in params]
             if any(x.is_sparse for x in grads):
                 raise ValueError(f"{type(self).__name__} needs dense gradients; construct the layer with sparse=False")
-            grads = [x.to(state_dtype(p)) for p, x in zip(params, grads, strict=True)]
+            grads = [placed_as(x, p).to(state_dtype(p)) for p, x in zip(params, grads, strict=True)]
             gradients.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
         return gradients
 

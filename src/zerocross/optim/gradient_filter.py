@@ -14,6 +14,7 @@ from zerocross.filters.flips import alpha_for_flips
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.flip_control import Control, new_control, steer_, steered
 from zerocross.optim.normalize import Normalize, check_normalize, new_rms, normalized
+from zerocross.optim.shards import local
 from zerocross.optim.signs import count_flips, negative, start_signs_, take_signs_
 
 
@@ -162,9 +163,10 @@ class GradientFilter(BinaryOptimizer):
             self._filter_and_steer(gradients, alphas)
 
     def _filter(self, gradients: GroupGradients, alphas: list[Any]) -> None:
-        thetas = [params for _, params, _ in gradients]
-        grads = [grads for _, _, grads in gradients]
-        ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
+        # Every rank filters its own shards: no element depends on another.
+        thetas = [[local(p) for p in params] for _, params, _ in gradients]
+        grads = [[local(x) for x in grads] for _, _, grads in gradients]
+        ms, gs = ([[local(self.state[p][key]) for p in params] for _, params, _ in gradients] for key in ("m", "g"))
         given = [group["gamma"] for group, _, _ in gradients]
         gammas = [alpha if gamma is None else float(gamma) for alpha, gamma in zip(alphas, given, strict=True)]
         if not self.compile and self.control == "open":
