@@ -45,6 +45,8 @@ class BinaryOptimizer(Optimizer, ABC):
         seed: Seed of the signs drawn for weights that are exactly zero. Use the same on all ranks.
         vectors: Whether vectors are accepted as binary weights. Biases and batch-norm parameters are vectors and should
             usually stay real, so vectors raise ValueError by default; a group may set this for itself.
+        capturable: Whether a step reads no value from the device, so that a CUDA graph can capture it: `lr` and the
+            step count are then tensors on the weights' device.
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
@@ -60,8 +62,11 @@ class BinaryOptimizer(Optimizer, ABC):
         maximize: bool,
         seed: int,
         vectors: bool = False,
+        capturable: bool = False,
     ) -> None:
         check_policy(nonfinite)
+        if capturable and nonfinite == "raise":
+            raise ValueError("capturable=True reads no gradient: use nonfinite='skip' or 'ignore', not 'raise'")
         if ff_every < 1 or int(ff_every) != ff_every:
             raise ValueError(f"ff_every is {ff_every}; it must be a whole number of steps, at least 1")
         self.nonfinite: NonFinite = nonfinite
@@ -69,6 +74,7 @@ class BinaryOptimizer(Optimizer, ABC):
         self.maximize = maximize
         self.seed = seed
         self.vectors = vectors
+        self.capturable = capturable
         self.before_sign: BeforeSign = {}
         self._options = tuple(sorted(defaults))
         self._given: list[float] = []  # initial lr of each group
@@ -133,6 +139,16 @@ class BinaryOptimizer(Optimizer, ABC):
             self.param_groups.pop()
             raise
         self._given.append(float(self.param_groups[-1]["lr"]))
+        self._settle(self.param_groups[-1])
+
+    def _settle(self, group: Group) -> None:
+        """Make `lr` and `step` of a group tensors if the step is capturable, and numbers otherwise."""
+        for name, dtype in (("lr", torch.float32), ("step", torch.int64)):
+            value = group[name]
+            if self.capturable and group["params"]:
+                group[name] = torch.as_tensor(value, dtype=dtype, device=group["params"][0].device).clone()
+            elif isinstance(value, Tensor) and name == "step":
+                group[name] = int(value)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -141,11 +157,12 @@ class BinaryOptimizer(Optimizer, ABC):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._check_schedule()
+        if not self.capturable:
+            self._check_schedule()
         gradients = self._collect()
         finite = check_finite(_one_by_one(gradients), self.nonfinite)
         if gradients and self._make_state(gradients, finite):
-            counting = self.param_groups[0]["step"] % self.ff_every == 0
+            counting = self.ff_every == 1 if self.capturable else self.param_groups[0]["step"] % self.ff_every == 0
             with flips_counted(self, self.before_sign) if counting else nullcontext():
                 self._update_or_undo(gradients, finite)
         for group in self.param_groups:
@@ -216,7 +233,11 @@ class BinaryOptimizer(Optimizer, ABC):
 
     def _count_skipped(self, finite: Tensor) -> None:
         first = self.param_groups[0]  # in a group, so that state_dict() saves it
-        first["skipped"] = first.get("skipped", 0) + (~finite).to(torch.int64)
+        skipped = (~finite).to(torch.int64)
+        if isinstance(first.get("skipped"), Tensor):
+            first["skipped"] += skipped  # in place, as a CUDA graph needs it
+        else:
+            first["skipped"] = first.get("skipped", 0) + skipped
 
     def skip_step(self) -> None:
         """Skip one step and count it: called by HybridOptimizer, which checks more parameters than these."""
@@ -246,6 +267,8 @@ class BinaryOptimizer(Optimizer, ABC):
         self._check_saved(state_dict)
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
+        for group in self.param_groups:
+            self._settle(group)
         # A schedule that was saved goes on from its own initial values, not from those of this construction.
         self._given = [
             float(group.get("initial_lr", max(float(group["lr"]), given)))

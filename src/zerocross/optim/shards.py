@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -36,3 +37,23 @@ def shard_like(full: Tensor, like: Any) -> Tensor:
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(full.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+def wrap_like(part: Tensor, like: Any, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor of this whole shape that is sharded as another one is, and of which this rank holds `part`."""
+    if not is_sharded(like):
+        return part
+    from torch.distributed.tensor import DTensor
+
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(
+        part, like.device_mesh, like.placements, run_check=False, shape=torch.Size(shape), stride=stride
+    )
+
+
+def local_range(tensor: Any) -> tuple[tuple[int, int], ...]:
+    """Return, for each dimension of a sharded tensor, where this rank's part begins and its size."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    sizes, offsets = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    return tuple(zip(offsets, sizes, strict=True))
