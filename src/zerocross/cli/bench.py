@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerocross.cli import bench_inference, bench_serve, bench_train, bench_tune
+from zerocross.cli import bench_inference, bench_serve, bench_state, bench_train, bench_tune
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,6 +22,7 @@ app.command("train")(bench_train.command)
 app.command("inference")(bench_inference.command)
 app.command("tune")(bench_tune.command)
 app.command("serve")(bench_serve.command)
+app.command("state")(bench_state.command)
 
 
 @app.command()
