@@ -84,6 +84,11 @@ class HybridOptimizer(Optimizer):
         names = {id(p): n for n, p in model.named_parameters()} if model is not None else {}
         refuse_overlap(self.parts, names)
         leaves = list(self._leaves())
+        if self.nonfinite != "ignore" and any(getattr(leaf, "capturable", False) for leaf, _ in leaves):
+            raise ValueError(
+                f"nonfinite is {self.nonfinite!r}, which waits for the device, but a part is capturable: construct the "
+                "HybridOptimizer with nonfinite='ignore'"
+            )
         if model is None:
             refuse_theta_by_value(leaves)
         else:
