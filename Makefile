@@ -4,41 +4,45 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench lce openvino kernels report playground clean
+.PHONY: demo test test-slow lint bench lce openvino kernels report playground docs clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
 
-test: $(READY)                 ## a sample of all tests; under 12 minutes on 2 cores
+test: $(READY)                 ## run a sample of all tests; under 12 minutes on 2 cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-slow: $(READY)            ## killed processes, all combinations, large sweeps; under 70 minutes
+test-slow: $(READY)            ## run the slow tests: killed processes, all combinations, large sweeps; under 70 minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
+	$(MAKE) --no-print-directory docs
+
+docs: $(READY)                 ## the documentation site, into site/; needs no network, and warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)                ## measure speed against other implementations
 	$(BIN)/zerocross bench optimizer
 	$(BIN)/zerocross bench train
 	$(BIN)/zerocross bench inference
 
-lce:                           ## an environment with Larq Compute Engine, for zerocross bench inference --lce
+lce:                           ## set up Larq Compute Engine for zerocross bench inference --lce
 	PYTHON=$(PYTHON) .ci/lce $(VENV)/lce
 
-openvino:                      ## an environment with OpenVINO, for zerocross bench inference --openvino
+openvino:                      ## set up OpenVINO for zerocross bench inference --openvino
 	PYTHON=$(PYTHON) .ci/openvino $(VENV)/openvino
 
-kernels: $(READY)              ## object code of the packed runtime, after any change in runtime/kernels; Linux on x86-64
+kernels: $(READY)              ## build object code of the packed runtime after a change in runtime/kernels (Linux, x86-64)
 	$(BIN)/python -m zerocross.runtime.prebuild
 
 report: $(READY)               ## write all results to docs/report.html
 	$(BIN)/zerocross report
 
-# The networks of the page: one of digits, one of photographs, one of spoken digits.
+# The networks of the page: for drawn digits, photographs and spoken digits.
 NETWORKS ?= $(patsubst %,src/zerocross/zoo/files/%.zcb,mnist cifar10 audiomnist)
 
-playground: $(READY)           ## networks in one page: docs/playground.html; needs clang and lld (.ci/wasm)
+playground: $(READY)           ## write docs/playground.html, which runs these networks; needs clang and lld (.ci/wasm)
 	$(BIN)/zerocross playground $(NETWORKS) -o docs/playground.html --force
 
 $(READY): pyproject.toml constraints.txt
@@ -47,4 +51,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs build dist site .pytest_cache .ruff_cache .hypothesis

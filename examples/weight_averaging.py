@@ -4,8 +4,8 @@ torch's AveragedModel averages every parameter, so that binary weights become re
 network than the one that was trained, and one that cannot be packed. zerocross.nn.AveragedModel averages real
 parameters and takes a majority vote on each binary weight. Batch-norm statistics are re-estimated for the average.
 
-Averaging begins in the second half of the training: an average that begins at initialization votes for random signs until
-it has seen several times 1 / (1 - DECAY) updates.
+Averaging begins in the second half of the training: an average that begins at initialization votes for random signs
+until it has seen several times 1 / (1 - DECAY) updates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread per worker, and where the real data are."""
+"""Configuration of all tests: one thread per worker, and the folder of the real data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Properties are about results, never about how busy the machine is.
+# Properties are about results, not about how busy the machine is.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
@@ -21,7 +21,7 @@ if os.environ.get("PYTEST_XDIST_WORKER"):
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder that ZEROCROSS_DATA names; the test is skipped, saying so, where there is none."""
+    """Return the folder in ZEROCROSS_DATA; skip the test if it is not set."""
     folder = os.environ.get("ZEROCROSS_DATA")
     if not folder or not Path(folder).is_dir():
         pytest.skip("no real data: set ZEROCROSS_DATA to a folder with cifar10/, audiomnist/, imagenet-sample/")

@@ -1,7 +1,7 @@
-"""Real `zerocross` processes, quickly: one process imports everything once, and forks for each command.
+"""Start real `zerocross` processes quickly: one process imports everything once, and forks for each command.
 
-A forked command is a process like any other (it can be killed with SIGKILL, stopped with SIGTERM, fill a disk), but
-does not spend five seconds on imports. `Forks` is the test's side; the file run as a script is the other.
+A forked command is an ordinary process (it can be killed with SIGKILL, stopped with SIGTERM, fill a disk), but does
+not spend five seconds on imports. `Forks` is used by tests; this file, run as a script, is the server.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any
 
 @dataclass
 class Command:
-    """One `zerocross ...` that runs."""
+    """A running `zerocross` command."""
 
     forks: Forks
     pid: int
-    output: Path
+    log: Path
 
     def wait(self, timeout: float = 600.0) -> int:
-        """Its exit code, or minus the signal that ended it."""
+        """Return the exit code, or minus the signal that ended the process."""
         code = self.forks.ask(wait=self.pid, timeout=timeout)
         if code is None:
             self.kill(signal.SIGKILL)
-            raise TimeoutError(f"still running after {timeout} s; it said: {self.said()}")
+            raise TimeoutError(f"still running after {timeout} s; its output: {self.output()}")
         return code
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -41,12 +41,12 @@ class Command:
     def is_running(self) -> bool:
         return self.forks.ask(wait=self.pid, timeout=0.0) is None
 
-    def said(self) -> str:
-        return self.output.read_text(encoding="utf-8")
+    def output(self) -> str:
+        return self.log.read_text(encoding="utf-8")
 
 
 class Forks:
-    """Starts commands in processes of their own."""
+    """Starts commands in separate processes."""
 
     def __init__(self) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
@@ -63,7 +63,7 @@ class Forks:
         return json.loads(self.server.stdout.readline())
 
     def start(self, folder: Path, *argv: object, patch: str = "", **environment: str) -> Command:
-        """Start `zerocross argv...` in a folder; `patch` is Python that runs in the process before."""
+        """Start `zerocross argv...` in a folder; `patch` is Python code that runs first in the process."""
         output = folder / f"output-{len(self._started)}.txt"
         pid = self.ask(
             argv=[str(word) for word in argv], cwd=str(folder), output=str(output), patch=patch, environment=environment
@@ -72,7 +72,7 @@ class Forks:
         return self._started[-1]
 
     def start_two(self, folder: Path, *argv: object, patch: str = "") -> list[Command]:
-        """Start two processes of one run as torchrun would."""
+        """Start the two processes of a run as torchrun would."""
         port = str(free_port())
         return [
             self.start(
@@ -83,7 +83,7 @@ class Forks:
         ]  # fmt: skip
 
     def close(self) -> None:
-        """End the server, and every command that a failed test has left behind."""
+        """Stop the server, and every command that a failed test has left running."""
         for command in self._started:
             if command.is_running():
                 command.kill(signal.SIGKILL)
@@ -92,14 +92,14 @@ class Forks:
         self.server.wait(timeout=600)
 
 
-# A run of 33 updates in a second: a line of metrics for each, a checkpoint every 4.
+# A run of 33 updates in a second: one line of metrics per update, a checkpoint every 4.
 SMALL = (
     "--epochs", "3", "--compile", "off", "--set", "model.options.width=4", "--set", "batch_size=128",
     "--set", "log_every=1", "--set", "checkpoint_every=4",
 )  # fmt: skip
 
 
-# Each update takes a little longer, so that a signal meets the update that it is meant for.
+# Each update takes a little longer, so that a signal arrives during the intended update.
 UNHURRIED = """
 import time
 from zerocross.train.record import Record
@@ -112,19 +112,19 @@ Record.write = unhurried
 
 
 def updates(run: Path) -> int:
-    """How many updates a run has told of."""
+    """Return the number of updates that a run has logged."""
     path = run / "metrics.jsonl"
     return path.read_text(encoding="utf-8").count('"train"') if path.exists() else 0
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    """The lines of metrics without the one figure that two equal runs do not share."""
+    """Return the lines of metrics without the one value that differs between equal runs."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [{key: value for key, value in line.items() if key != "images_per_second"} for line in lines]
 
 
 def bits(run: Path) -> tuple[bytes, list[dict[str, Any]]]:
-    """All of a finished run that another must repeat to the bit."""
+    """Return all of a finished run that a repetition must reproduce bit-exactly."""
     return (run / "model.safetensors").read_bytes(), metrics(run)
 
 
@@ -184,7 +184,7 @@ def _become(request: dict[str, Any]) -> None:
     code = app.run(request["argv"])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # taking the interpreter down would copy all that was imported
+    os._exit(code)  # an ordinary exit would tear down, and copy, everything that was imported
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""torch.compile where it can work, and the same function with one warning where it cannot."""
+"""torch.compile if it works, otherwise the same function with one warning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def double(x: torch.Tensor) -> torch.Tensor:
 
 
 @config.patch({"cpp.cxx": ("no-such-compiler",)})
-def test_without_a_compiler_the_function_stays_and_it_is_said_once():
+def test_without_a_compiler_the_function_is_returned_with_one_warning():
     assert not compiler.available()
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
@@ -40,7 +40,7 @@ def test_without_a_compiler_the_function_stays_and_it_is_said_once():
 
 
 @config.patch({"cpp.cxx": ("no-such-compiler",)})
-def test_code_for_other_devices_needs_no_compiler_here():
+def test_code_for_other_devices_needs_no_compiler():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         assert compiler.compiled(double, needs_cpp=False) is not double

@@ -1,4 +1,4 @@
-"""Without an extra: what needs it says which one it is, in one line, and what does not need it works."""
+"""Without an extra: code that needs it names the extra in one line, and other code works."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(names: tuple[str, ...], code: str, words: list[str], folder: Path) -> su
         (NUMBA, "import zerocross; zerocross.runtime", "runtime"),
     ],
 )
-def test_name_that_needs_an_extra_says_which(names: tuple[str, ...], code: str, extra: str, tmp_path: Path) -> None:
+def test_names_that_need_an_extra_name_it(names: tuple[str, ...], code: str, extra: str, tmp_path: Path) -> None:
     done = run(names, code, [], tmp_path)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
@@ -50,7 +50,7 @@ def test_name_that_needs_an_extra_says_which(names: tuple[str, ...], code: str, 
     assert done.stderr.count("Traceback") == 1
 
 
-def test_parts_without_torch_are_used_without_it(tmp_path: Path) -> None:
+def test_parts_without_torch_work_without_it(tmp_path: Path) -> None:
     code = "import zerocross.runtime, zerocross.filters, zerocross.data.layout; print(zerocross.__version__)"
     assert run((*TORCH, "sklearn", "matplotlib"), code, [], tmp_path).returncode == 0
 
@@ -65,7 +65,7 @@ def test_parts_without_torch_are_used_without_it(tmp_path: Path) -> None:
         pytest.param(NUMBA, ["pack", "run", "-o", "model.zcb"], "runtime", marks=pytest.mark.slow),
     ],
 )
-def test_command_that_needs_an_extra_says_which(
+def test_commands_that_need_an_extra_name_it(
     names: tuple[str, ...], words: list[str], extra: str, tmp_path: Path
 ) -> None:
     done = run(names, COMMAND, words, tmp_path)
@@ -74,24 +74,24 @@ def test_command_that_needs_an_extra_says_which(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_command_without_torch_tells_of_itself(tmp_path: Path) -> None:
+def test_help_works_without_torch(tmp_path: Path) -> None:
     done = run((*TORCH, "matplotlib", "sklearn", "filelock", "optuna"), COMMAND, ["predict", "--help"], tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-def test_extras_bring_what_is_said_of_them() -> None:
+def test_extras_contain_the_documented_packages() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
 
     def brought(extra: str) -> set[str]:
-        found: set[str] = set()
+        result: set[str] = set()
         for line in extras[extra]:
             name, bracket, inner = line.partition("[")
             if name == "zerocross" and bracket:
-                found |= {each for other in inner.rstrip("]").split(",") for each in brought(other)}
+                result |= {each for other in inner.rstrip("]").split(",") for each in brought(other)}
             else:
-                found.add(line.partition(">")[0].partition("[")[0])
-        return found
+                result.add(line.partition(">")[0].partition("[")[0])
+        return result
 
     packages = {"lightning_fabric": "lightning-fabric", "sklearn": "scikit-learn", "PIL": "pillow",
                 "llvmlite": "numba", "gpytorch": "botorch", "optuna_integration": "optuna-integration",

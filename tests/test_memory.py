@@ -1,4 +1,4 @@
-"""Freed memory is kept: a process that frees a large block gets the same pages back without a fault."""
+"""Freed memory is kept: a process that frees a large block gets the same pages again without page faults."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _run(mode: str) -> tuple[str, int]:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc is told to keep memory")
-def test_freed_pages_are_used_again() -> None:
+def test_freed_pages_are_reused() -> None:
     kept, faults = _run("keep")
     assert kept == "True"
     assert faults < 100
-    assert _run("leave")[1] > 1000  # what happens by default
+    assert _run("leave")[1] > 1000  # the default behaviour
 
 
-def test_other_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_libraries_are_not_affected(monkeypatch: pytest.MonkeyPatch) -> None:
     from zerocross import memory
 
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))

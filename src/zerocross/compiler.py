@@ -14,7 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @functools.cache
 def available() -> bool:
-    """Whether torch.compile can build CPU code here (CUDA code does not need a C++ compiler)."""
+    """Return True if torch.compile can build CPU code here (CUDA code does not need a C++ compiler)."""
     from torch._inductor import cpp_builder
 
     try:

@@ -1,4 +1,4 @@
-"""Which extra of this package installs a missing module."""
+"""Name the extra of this package that installs a missing module."""
 
 from __future__ import annotations
 

@@ -10,7 +10,10 @@ from typing import IO, Any
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Call `write` with a temporary file next to `path`, then rename it; on any error it is removed."""
+    """Write a file atomically: call `write` with a temporary file next to `path`, then rename it to `path`.
+
+    On any error the temporary file is removed, and `path` stays unchanged.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -1,10 +1,10 @@
-"""Trained networks on the Hugging Face Hub: a run is pushed with its card, and comes back as a network (extra `hub`).
+"""Push trained networks to the Hugging Face Hub and load them from there (extra `hub`).
 
-    zerocross.hub.push("runs/mine", "user/name")             # packed file, weights, card; README.md is the card
+    zerocross.hub.push("runs/mine", "user/name")             # packed file, weights and card (also as README.md)
     network = zerocross.hub.from_pretrained("user/name")     # the PyTorch network, in evaluation mode
-    packed = zerocross.hub.load("user/name")                 # the packed one: no torch
+    packed = zerocross.hub.load("user/name")                 # the packed network, without torch
 
-`save` writes the same files into a folder, from which `from_pretrained` and `load` read, too. Files are checked against
+`save` writes the same files to a folder, which `from_pretrained` and `load` can read, too. Files are checked against
 the SHA-256 on the card. No pickle is written or read.
 """
 
@@ -43,18 +43,27 @@ def push(
     endpoint: str | None = None,
     **options: Any,
 ) -> str:
-    """Push a finished run to the Hub, as a new commit of a repository that is made where it is missing.
+    """Push a finished run to the Hub as a new commit; create the repository if it does not exist.
 
     Args:
-        run: The run's folder.
-        repo: "user/name".
-        private: Of a repository that is made now; None is the account's own setting.
-        token: To write with; None takes the one of `hf auth login`.
-        endpoint: Of another hub.
-        options: See `save`.
+        run: Folder of the run.
+        repo: Name of the repository, "user/name".
+        private: Visibility of a new repository; by default the setting of the account.
+        token: Token with write access; by default that of `hf auth login`.
+        endpoint: Address of another hub.
+        options: Options of `save`.
 
     Returns:
-        The address of the commit.
+        The URL of the commit.
+
+    Examples:
+        >>> from zerocross import hub
+        >>> try:
+        ...     hub.push("runs/mine", "not a repository")
+        ... except ValueError:
+        ...     print("a repository is named user/name")
+        ...
+        a repository is named user/name
     """
     _check_repo(repo)
     with named():
@@ -82,26 +91,38 @@ def save(
     evaluate: bool = False,
     data_dir: str | None = None,
 ) -> Card:
-    """Write what `push` sends into a folder: card.json, model.zcb, model.safetensors and README.md.
+    """Write the files that `push` uploads to a folder: card.json, model.zcb, model.safetensors and README.md.
 
     Args:
-        run: The folder of a finished run.
-        folder: To write to; what it holds under these names is an error.
-        name: Of the network; by default the folder's.
-        repo: Where it will be on the Hub, for README.md.
-        title: What it does, in a few words.
-        licence: Of the network's files.
-        data_licence: Of the data that it was trained on, where zerocross does not know them.
-        real: How weights of real layers are stored: "float32" or "int8".
-        evaluate: Also evaluate the packed file, for the card; the run's dataset is read.
-        data_dir: Where the datasets are; by default as in the run.
+        run: Folder of a finished run.
+        folder: Output folder; raises FileExistsError if it already contains one of these files.
+        name: Name of the network; by default that of the folder.
+        repo: Name of the repository on the Hub, for README.md.
+        title: Short description of what the network does.
+        licence: Licence of the network's files.
+        data_licence: Licence of the training data, if zerocross does not know it.
+        real: Data type of the weights of real layers: "float32" or "int8".
+        evaluate: Evaluate the packed file for the card; this reads the run's dataset.
+        data_dir: Folder of the datasets; by default as in the run.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import hub, train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...     card = hub.save(finished.folder, Path(folder) / "mine")
+        ...     print(sorted(path.name for path in Path(folder, "mine").iterdir()))
+        ...
+        ['README.md', 'card.json', 'model.safetensors', 'model.zcb']
     """
     with named():
         from zerocross import train
         from zerocross.zoo.add import write_entry
     run, folder = Path(run), Path(folder)
-    if taken := [path for path in (CARD, PACKED, WEIGHTS, PAGE) if (folder / path).exists()]:
-        raise FileExistsError(f"{folder} holds {taken[0]} already: choose another folder")
+    if existing := [path for path in (CARD, PACKED, WEIGHTS, PAGE) if (folder / path).exists()]:
+        raise FileExistsError(f"{folder} already contains {existing[0]}: choose another folder")
     place = train.Placement(data_dir) if data_dir is not None else None
     card = write_entry(
         run,
@@ -120,11 +141,24 @@ def save(
 
 
 def from_pretrained(source: str | Path, **where: Any) -> nn.Module:
-    """The PyTorch network that was pushed, in evaluation mode.
+    """Load a PyTorch network from the Hub or from a folder, in evaluation mode.
 
     Args:
-        source: A folder that `save` wrote, or "user/name" on the Hub.
+        source: A folder written by `save`, or "user/name" on the Hub.
         where: `revision`, `token`, `endpoint`, `cache_dir`, `local_files_only` of huggingface_hub.hf_hub_download.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import hub, train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...     card = hub.save(finished.folder, Path(folder) / "mine")
+        ...     network = hub.from_pretrained(Path(folder) / "mine")  # or "user/name"
+        ...
+        >>> type(network).__name__
+        'BiRealNet'
     """
     with named():
         from zerocross.zoo.network import build
@@ -133,12 +167,25 @@ def from_pretrained(source: str | Path, **where: Any) -> nn.Module:
 
 
 def load(source: str | Path, threads: int = 1, **where: Any) -> Model:
-    """The packed network that was pushed; torch is not needed.
+    """Load a packed network from the Hub or from a folder, without torch.
 
     Args:
         source: As in `from_pretrained`.
-        threads: To compute with.
+        threads: Number of threads per call.
         where: As in `from_pretrained`.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import hub, train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...     card = hub.save(finished.folder, Path(folder) / "mine")
+        ...     packed = hub.load(Path(folder) / "mine")  # or "user/name"
+        ...
+        >>> packed.input_size
+        (1, 8, 8)
     """
     with named():
         from zerocross import runtime
@@ -160,7 +207,7 @@ def _file(source: str | Path, name: str, where: dict[str, Any]) -> Path:
             raise FileNotFoundError(f"{folder} has no {name}: it was not written by zerocross.hub.save")
         return folder / name
     if not isinstance(source, str) or not re.fullmatch(_REPO, source):
-        raise FileNotFoundError(f"{source} is neither a folder nor the name of a model on the Hub, such as user/name")
+        raise FileNotFoundError(f"{source} is neither a folder nor the name of a model on the Hub (user/name)")
     with named():
         from huggingface_hub import hf_hub_download
     with _named_errors(source, f"fetch {name} of"):
@@ -172,35 +219,35 @@ _REPO = r"[\w.-]+/[\w.-]+"
 
 def _check_repo(repo: str) -> None:
     if not re.fullmatch(_REPO, repo):
-        raise ValueError(f"repo = {repo!r}: name it as user/name")
+        raise ValueError(f"repo = {repo!r}: it must have the form user/name")
 
 
 @contextmanager
 def _named_errors(repo: str, what: str) -> Iterator[None]:
-    """Errors of the Hub as one line with the way out."""
+    """Convert errors of the Hub to one-line messages with a solution."""
     from huggingface_hub import errors
 
     try:
         yield
     except errors.RemoteEntryNotFoundError:
         raise FileNotFoundError(f"cannot {what} {repo}: it was not pushed by zerocross.hub") from None
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as wrong:
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
         raise FileNotFoundError(
-            f"cannot {what} {repo}: there is none, no such revision, or it is private (hf auth login, or token=...) "
-            f"({one_line(wrong)})"
+            f"cannot {what} {repo}: the repository or revision does not exist, or it is private (log in with `hf auth "
+            f"login`, or pass token=...) ({one_line(error)})"
         ) from None
-    except errors.HfHubHTTPError as wrong:
-        if wrong.response is not None and wrong.response.status_code in {401, 403}:
+    except errors.HfHubHTTPError as error:
+        if error.response is not None and error.response.status_code in {401, 403}:
             raise PermissionError(
-                f"cannot {what} {repo}: log in by `hf auth login`, or give token=... ({one_line(wrong)})"
+                f"cannot {what} {repo}: log in with `hf auth login`, or pass token=... ({one_line(error)})"
             ) from None
-        raise ConnectionError(f"cannot {what} {repo}: try again later ({one_line(wrong)})") from None
-    except errors.LocalEntryNotFoundError as wrong:
-        raise ConnectionError(f"cannot {what} {repo}: the Hub cannot be reached, and no copy is here") from wrong
+        raise ConnectionError(f"cannot {what} {repo}: try again later ({one_line(error)})") from None
+    except errors.LocalEntryNotFoundError as error:
+        raise ConnectionError(f"cannot {what} {repo}: the Hub cannot be reached, and there is no local copy") from error
 
 
 def _page(card: Card, kind: str, repo: str) -> str:
-    """README.md: metadata for the Hub, the card, and how to use it."""
+    """Return README.md: metadata for the Hub, the card, and usage."""
     metadata = [
         "---",
         f"license: {card.licence.lower()}",

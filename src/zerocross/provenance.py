@@ -1,4 +1,4 @@
-"""What a result depends on besides its config: commit, package versions, machine, date."""
+"""The origin of a result, besides its config: commit, package versions, machine, date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain-text tables and numbers that can be read, for the reports of `binarize` and `summary`."""
+"""Plain-text tables and human-readable numbers, for commands and for the reports of `binarize` and `summary`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], footer: Sequence[str] = (), right: int = 0) -> str:
-    """Lay out rows of cells below a header, with the last `right` columns flush right and a footer below a rule."""
+    """Lay out rows of cells below a header, with the last `right` columns right-aligned and a footer below a rule."""
     lines = [header, *rows, *([footer] if footer else [])]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     first_right = len(header) - right

@@ -1,4 +1,4 @@
-"""The arrows of the design, read off the imports: who may know whom."""
+"""The dependencies between the parts of the package, checked against the imports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import zerocross
 ROOT = Path(zerocross.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# part -> the parts that it may import. A new part gets a row here, and so a place in the design.
-PLAIN = {"checks", "extras", "files", "tables"}  # leaves that need no torch
+# Part -> the parts that it may import. A new part needs a row here.
+PLAIN = {"checks", "extras", "files", "tables"}  # modules that need no torch
 LEAVES = PLAIN | {"compiler", "memory", "provenance"}
 NETWORKS = {"filters", "nn", "data", "models", "optim", "methods", "train"}
-ARROWS = {
+DEPENDENCIES = {
     **{leaf: set() for leaf in LEAVES},
     "needs_torch": {"extras"},
     "filters": set(),
@@ -36,7 +36,7 @@ ARROWS = {
     "sweep": LEAVES | {"nn", "data", "models", "train", "tune"},
     "figures": PLAIN,
     "paper": LEAVES | NETWORKS | {"figures", "sweep"},
-    "suite": LEAVES | {"methods", "train", "sweep", "figures", "tune"},
+    "suite": LEAVES | {"filters", "methods", "train", "sweep", "figures", "tune"},
     "report": PLAIN | {"figures"},
     "bench": LEAVES | NETWORKS | {"deploy", "runtime", "export", "tune", "sweep"},
     "cli": LEAVES
@@ -53,47 +53,47 @@ def part(path: Path) -> str:
 
 
 def imports(path: Path) -> list[str]:
-    """The dotted names that a file imports, wherever in it, type-checking only or not."""
-    found = []
+    """Return the dotted names that a file imports anywhere, including imports for type checking."""
+    results = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            results += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            results += [f"{node.module}.{alias.name}" for alias in node.names]
+    return results
 
 
-def test_every_part_has_its_arrows() -> None:
-    assert {part(path) for path in FILES} - {"__init__"} == set(ARROWS)
+def test_every_part_has_a_row() -> None:
+    assert {part(path) for path in FILES} - {"__init__"} == set(DEPENDENCIES)
 
 
-def test_arrows_have_no_circle() -> None:
+def test_dependencies_are_acyclic() -> None:
     order: list[str] = []
-    while len(order) < len(ARROWS):
-        ready = [name for name, known in ARROWS.items() if name not in order and known <= set(order)]
-        assert ready, "a circle"
+    while len(order) < len(DEPENDENCIES):
+        ready = [name for name, known in DEPENDENCIES.items() if name not in order and known <= set(order)]
+        assert ready, "circular imports"
         order += ready
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_follow_the_arrows(path: Path) -> None:
-    here = part(path)
-    if here == "__init__":
-        return  # offers the names of all parts, lazily
-    ours = {name.split(".")[1] for name in imports(path) if name.startswith("zerocross.")}
-    wrong = ours - ARROWS[here] - {here, "__version__"}
-    assert not wrong, f"{here} must not import {wrong}"
+def test_imports_follow_the_dependencies(path: Path) -> None:
+    own = part(path)
+    if own == "__init__":
+        return  # __init__ offers the names of all parts, lazily
+    imported = {name.split(".")[1] for name in imports(path) if name.startswith("zerocross.")}
+    forbidden = imported - DEPENDENCIES[own] - {own, "__version__"}
+    assert not forbidden, f"{own} must not import {forbidden}"
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if part(path) == "deploy"], ids=lambda path: path.name)
-def test_packing_knows_no_dataset_by_name(path: Path) -> None:
+def test_packing_does_not_refer_to_datasets(path: Path) -> None:
     texts = {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
     assert not texts & set(zerocross.data.NAMES)
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if part(path) in WITHOUT_TORCH], ids=lambda path: path.name)
-def test_part_needs_no_torch(path: Path) -> None:
+def test_part_does_not_import_torch(path: Path) -> None:
     assert not [name for name in imports(path) if name.split(".")[0] in {"torch", "lightning_fabric"}]
 
 
@@ -107,7 +107,7 @@ def test_only_commands_and_sweeps_read_the_environment(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_pickled_is_loaded_and_nothing_asserted(path: Path) -> None:
+def test_no_pickle_is_loaded_and_no_assert_is_used(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)], "raise ValueError instead"
     if path.name != "restricted_pickle.py":
@@ -118,5 +118,5 @@ def test_nothing_pickled_is_loaded_and_nothing_asserted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_fit_in_a_readers_head(path: Path) -> None:
+def test_files_are_not_too_long(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400

@@ -1,4 +1,4 @@
-"""One meaning per name: no two modules define a public class of the same name."""
+"""One meaning per name: public class names are unique in the package."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import zerocross
 
 ROOT = Path(zerocross.__file__).parent
-SHARED: dict[str, str] = {}  # class name -> why two modules may define it
+SHARED: dict[str, str] = {}  # class name -> why several modules may define it
 
 
 def public_classes() -> dict[str, list[str]]:
-    """Class name -> the modules that define it at their top level."""
+    """Return the modules that define each public class at top level."""
     modules = defaultdict(list)
     for path in sorted(ROOT.rglob("*.py")):
         module = path.relative_to(ROOT)
@@ -23,7 +23,7 @@ def public_classes() -> dict[str, list[str]]:
     return modules
 
 
-def test_no_two_modules_define_the_same_public_class() -> None:
+def test_public_class_names_are_unique() -> None:
     classes = public_classes()
     assert len(classes) > 50
     assert {name: modules for name, modules in classes.items() if len(modules) > 1 and name not in SHARED} == {}

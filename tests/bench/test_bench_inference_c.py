@@ -1,4 +1,4 @@
-"""The C file in the bench computes what the packed runtime computes."""
+"""The C file in the benchmark computes the same as the packed runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenVINO as a contender: what its worker is told and refuses, and that the real one computes what we compute."""
+"""OpenVINO as a contender: requests to its worker, errors, and that the real one gives the same outputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ say({"versions": {"openvino": "0"}})
 
 @pytest.fixture
 def fake(tmp_path: Path):
-    """A function that starts an engine with a worker of this code."""
+    """Yield a function that starts an engine with a worker of the given code."""
     engines: list[OpenVINO] = []
 
     def start(code: str) -> OpenVINO:
@@ -55,11 +55,13 @@ def build(engine: OpenVINO, name: str = "digits_net", batch: int = 2, threads: i
     return graph, network, engine.build(graph, network, batch, threads)
 
 
-def test_the_worker_is_told_the_same_weights_layers_and_setting(fake, tmp_path: Path):
-    told = tmp_path / "told.json"
-    engine = fake(f"open({str(told)!r}, 'w').write(sys.stdin.readline()); say({{'model': 0}}); sys.stdin.readline()")
+def test_the_worker_receives_the_same_weights_layers_and_setting(fake, tmp_path: Path):
+    received = tmp_path / "request.json"
+    engine = fake(
+        f"open({str(received)!r}, 'w').write(sys.stdin.readline()); say({{'model': 0}}); sys.stdin.readline()"
+    )
     graph, network, _ = build(engine, batch=3, threads=2)
-    request = json.loads(told.read_text())["build"]
+    request = json.loads(received.read_text())["build"]
     assert [node[0] for node in request["nodes"]] == [node.op for node in graph.nodes]
     assert [request["batch"], request["output"], request["setting"]["INFERENCE_NUM_THREADS"]] == [3, graph.output, "2"]
     assert request["setting"]["INFERENCE_PRECISION_HINT"] == "f32"
@@ -74,28 +76,28 @@ def test_the_worker_is_told_the_same_weights_layers_and_setting(fake, tmp_path: 
     assert ((signs == 1) == (network.blocks[0].conv.weight > 0).numpy()).all()  # type: ignore[index]
 
 
-def test_errors_of_the_worker_are_told(fake):
+def test_errors_of_the_worker_are_reported(fake):
     engine = fake('sys.stdin.readline(); say({"error": "not the same network"}); sys.stdin.readline()')
     with pytest.raises(ValueError, match="OpenVINO: not the same network"):
         build(engine)
 
 
-def test_the_command_refuses_a_python_that_is_not_there_or_has_no_openvino(capsys: pytest.CaptureFixture[str]):
+def test_the_command_refuses_a_python_that_does_not_exist(capsys: pytest.CaptureFixture[str]):
     assert run(["bench", "inference", "--quick", "--openvino", "/nowhere/bin/python"]) == 2
-    assert "/nowhere/bin/python: no such python; give one that has openvino" in " ".join(
+    assert "no such Python interpreter; pass one whose environment has openvino" in " ".join(
         capsys.readouterr().err.split()
     )
 
 
-def test_what_it_measured_is_claimed_kept_and_printed(
+def test_measurements_are_printed_stored_and_compared_with_targets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     seconds = {"zerocross": [0.004] * 3, "openvino": [0.007] * 3}
     networks = [NetworkTimes("birealnet18", 1, 1, seconds, 0.0, 2e-6)]
     limit, layer = LimitTimes(1000.0, {(8, 16, 128): 800.0}), LayerTimes(1e-4, 1e-3, openvino=2e-4)
     times = InferenceTimes(3, (0.0, 0.0), limit, layer, networks, None, None, {"openvino": "2026.4.1"})
-    found = [claim for claim in times.claims() if "OpenVINO" in claim.text]
-    assert [(claim.text, claim.value) for claim in found] == [
+    result = [claim for claim in times.claims() if "OpenVINO" in claim.text]
+    assert [(claim.text, claim.value) for claim in result] == [
         ("birealnet18, batch 1, one thread, float32, x OpenVINO", pytest.approx(1.75))
     ]
     monkeypatch.setattr(inference, "measure", lambda *_, **__: times)
@@ -111,7 +113,7 @@ def test_what_it_measured_is_claimed_kept_and_printed(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "batch"), [("birealnet20", 2), ("birealnet18", 1), ("reactnet_a", 1)])
-def test_openvinos_networks_compute_what_ours_do_on_bits(name: str, batch: int):
+def test_openvinos_networks_give_the_same_outputs_and_run_on_bits(name: str, batch: int):
     python = os.environ.get("ZEROCROSS_OPENVINO")
     if not python:
         pytest.skip("no OpenVINO: set ZEROCROSS_OPENVINO to the python that `make openvino` sets up")

@@ -1,4 +1,4 @@
-"""`zerocross bench serve`: both servers answer, and figures are those of their requests."""
+"""`zerocross bench serve`: both servers answer, and the figures match their requests."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def test_figures_of_both_servers(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out = tmp_path / "serve.json"
     words = ["bench", "serve", "zoo:digits", "--clients", "3", "--seconds", "0.3", "--rounds", "2", "--out", str(out)]
     assert app.run(words) == 0
-    found = json.loads(out.read_text(encoding="utf-8"))
-    assert set(found["servers"]) == {"batches up to 64", "one request at a time"}
-    for server in found["servers"].values():
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert set(result["servers"]) == {"batches up to 64", "one request at a time"}
+    for server in result["servers"].values():
         assert server["requests"] >= 6, "every client of every turn gets an answer"
         assert len(server["rates"]) == 2
         assert 0 < server["p50_seconds"] <= server["p99_seconds"]
-    assert found["servers"]["one request at a time"]["mean_batch"] == 1
+    assert result["servers"]["one request at a time"]["mean_batch"] == 1
     assert "99th" in capsys.readouterr().out
-    assert app.run(words) == 2, "nothing is overwritten unasked"
+    assert app.run(words) == 2, "an existing file is not overwritten"
 
 
 def test_percentiles():

@@ -1,4 +1,4 @@
-"""The arithmetic of the training bench, on times that are given."""
+"""The arithmetic of the training benchmark, on given times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMES = TrainTimes(
 )
 
 
-def test_every_contender_has_a_time_and_a_name_of_its_own() -> None:
+def test_every_contender_has_its_own_time_and_name() -> None:
     assert [each.label for each in contenders("bf16")] == list(UPDATES)
     assert {each.precision for each in contenders("32")} == {"32"}
     assert TIMES.seconds("both", "32", compiled=False) == 2.0

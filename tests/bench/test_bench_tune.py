@@ -1,4 +1,4 @@
-"""The bench of searches: its arithmetic, and one small run of it."""
+"""The benchmark of searches: its arithmetic, and one small run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_gains_are_ratios_of_medians():
 
 
 def test_a_search_is_timed():
-    said: list[str] = []
-    times = measure(small(), trials=2, rounds=1, crews=(ONE,), samplers=("random",), say=said.append)
+    messages: list[str] = []
+    times = measure(small(), trials=2, rounds=1, setups=(ONE,), samplers=("random",), say=messages.append)
     assert times.rate(ONE) > 0
     assert times.suggestions["random"].keys() == {"filter", "latent"}
-    assert said[0] == "round 1 of 1, 1 worker, 1 thread each: 2 trials"
+    assert messages[0] == "round 1 of 1, 1 worker, 1 thread each: 2 trials"
 
 
 @pytest.mark.slow
 def test_two_workers_do_all_trials():
-    assert measure(small(), trials=4, rounds=1, crews=(ONE, TWO), samplers=()).rate(TWO) > 0
+    assert measure(small(), trials=4, rounds=1, setups=(ONE, TWO), samplers=()).rate(TWO) > 0

@@ -1,4 +1,4 @@
-"""The command line as a whole: help that reads well, errors of one line with exit code 2, nothing heavy for --help."""
+"""The command line as a whole: readable help, one-line errors with exit code 2, and fast --help."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ def test_help_of_every_command_fits_80_columns(
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     for option in ("--help", "-h"):
         assert app.run([*words, option]) == 0
-        said = capsys.readouterr().out
-        assert f"Usage: {' '.join(['zerocross', *words])}" in said
-        assert max(map(len, said.splitlines())) <= 80
+        output = capsys.readouterr().out
+        assert f"Usage: {' '.join(['zerocross', *words])}" in output
+        assert max(map(len, output.splitlines())) <= 80
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--version"]) == 0
     assert capsys.readouterr().out == f"zerocross {zerocross.__version__}\n"
 
 
-def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_arguments_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run([]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in app.COMMANDS:
-        assert name in said
+        assert name in output
 
 
-def test_group_without_a_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_group_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["data"]) == 0
     assert "fetch" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["trian"], "train"),
         (["train", "--epoch", "3"], "--epochs"),
@@ -67,19 +67,19 @@ def test_group_without_a_command_is_help(capsys: pytest.CaptureFixture[str]) -> 
         (["--colour"], "--colour"),
     ],
 )
-def test_slips_of_the_pen_are_one_line_and_code_2(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_typing_errors_give_one_line_and_exit_code_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert app.run(words) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("zerocross: ")
     assert captured.err.count("\n") == 1
-    assert said in captured.err
+    assert message in captured.err
     assert "--help)" in captured.err
 
 
-def test_errors_of_ours_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*words: object) -> None:
         raise KeyError("a bug")
 
@@ -88,13 +88,13 @@ def test_errors_of_ours_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) ->
         app.run(["recipes", "digits"])
 
 
-def test_user_errors_keep_it_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_errors_show_the_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROCROSS_DEBUG", "1")
     with pytest.raises(ValueError, match="recipe"):
         app.run(["recipes", "digit"])
 
 
-def test_interrupted_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_command_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*words: object) -> None:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""`zerocross bench optimizer`: a table, a Markdown table, a file that is not written over."""
+"""`zerocross bench optimizer`: a table, a Markdown table, and a file that is not overwritten."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ QUICK = ["bench", "optimizer", "--quick", "--rounds", "1", "--threads", "1"]
 
 
 @pytest.fixture(autouse=True)
-def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setitem(bench.BUILDERS, "compiled", GradientFilter)
 
 
-def test_a_table_that_fits(capsys: pytest.CaptureFixture[str]):
+def test_the_table_fits_the_terminal(capsys: pytest.CaptureFixture[str]):
     assert run(QUICK) == 0
     text = capsys.readouterr().out
     assert max(len(line) for line in text.splitlines()) <= 80
@@ -37,7 +37,7 @@ def test_a_table_that_fits(capsys: pytest.CaptureFixture[str]):
     assert not [*Path().iterdir()]
 
 
-def test_the_full_run_tells_targets_and_load(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_the_full_run_prints_targets_and_load(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bench, "reactnet_shapes", lambda: [(4, 4)])
     monkeypatch.setattr(bench, "_elsewhere", lambda *_: 1.25)
     monkeypatch.setattr(bench, "_load", lambda: 3.0)
@@ -60,7 +60,7 @@ def test_the_full_run_tells_targets_and_load(capsys: pytest.CaptureFixture[str],
     assert figures["threads"] == 2
 
 
-def test_a_file_is_replaced_only_on_demand(capsys: pytest.CaptureFixture[str]):
+def test_a_file_is_replaced_only_with_force(capsys: pytest.CaptureFixture[str]):
     file = Path("figures.json")
     file.write_text("mine")
     assert run([*QUICK, "--out", "figures.json"]) == 2
@@ -73,7 +73,7 @@ def test_a_file_is_replaced_only_on_demand(capsys: pytest.CaptureFixture[str]):
     assert "steps" in json.loads(file.read_text())
 
 
-def test_wrong_numbers_are_one_line(capsys: pytest.CaptureFixture[str]):
+def test_invalid_numbers_give_a_one_line_error(capsys: pytest.CaptureFixture[str]):
     assert run([*QUICK[:3], "--rounds", "0"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "zerocross: 0 rounds on 2 threads: both must be at least 1"
 

@@ -1,4 +1,4 @@
-"""`zerocross data` as a user meets it: output, exit codes, one-line errors."""
+"""`zerocross data` on the command line: output, exit codes, one-line errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_cifar(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """Six small files in place of CIFAR-10's, official as far as the checksums are concerned."""
+    """Replace CIFAR-10 by six small files, whose checksums count as official."""
     files = {name: hashlib.sha256(name.encode()).digest() * 50 for name in layout.CIFAR10_SHA256}
     for name, data in files.items():
         monkeypatch.setitem(layout.CIFAR10_SHA256, name, hashlib.sha256(data).hexdigest())
@@ -67,7 +67,7 @@ def test_fetch_cifar10_then_again_then_check(
     assert "wrong sha256" in out
 
 
-def test_a_wrong_archive_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_archive_gives_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Site(archive(dict.fromkeys(layout.CIFAR10_SHA256, b"wrong")))) as site:
         assert run(["data", "fetch", "cifar10", "--data-dir", str(tmp_path), "--url", site.address]) == 2
     error = capsys.readouterr().err
@@ -81,7 +81,7 @@ def test_a_wrong_archive_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pyt
 def test_fetch_four_files_then_check(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server gives the same bytes for each name, whose checksums are made official here."""
+    """The server sends the same bytes for each name; their checksum counts as official here."""
     content = hashlib.sha256(b"a file").digest() * 30
     for file in layout.IDX_SHA256[name]:
         monkeypatch.setitem(layout.IDX_SHA256[name], file, hashlib.sha256(content).hexdigest())
@@ -92,13 +92,13 @@ def test_fetch_four_files_then_check(
         assert "all checksums match" in capsys.readouterr().out
         assert run(arguments) == 0
         assert "already complete in" in capsys.readouterr().out
-        assert len(site.asked) == 4
+        assert len(site.requests) == 4
     assert sorted(path.name for path in (tmp_path / name).iterdir()) == sorted(layout.IDX_SHA256[name])
     assert run(["data", "check", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("official sha256") == 4
     (tmp_path / name / "t10k-labels-idx1-ubyte.gz").write_bytes(b"mine")
     assert run(arguments) == 2
-    assert "has files of other content (t10k-labels-idx1-ubyte.gz): move them away" in capsys.readouterr().err
+    assert "has files with other contents (t10k-labels-idx1-ubyte.gz): move them away" in capsys.readouterr().err
     assert run(["data", "check", str(tmp_path)]) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_file_with_a_wrong_checksum_is_not_put_in_place(tmp_path: Path, capsys
         ("imdb", "https://ai.stanford.edu/~amaas/data/sentiment/", "imdb/aclImdb/train/pos/"),
     ],
 )
-def test_what_is_not_downloaded_is_explained(
+def test_datasets_without_a_download_are_explained(
     tmp_path: Path, name: str, address: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["data", "fetch", name, "--data-dir", str(tmp_path / "d")]) == 0
@@ -142,7 +142,7 @@ def test_the_data_folder_comes_from_the_option_then_the_environment(
     assert f"no dataset found in {tmp_path}" in capsys.readouterr().out.replace("\n", "")
 
 
-def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "fetch", "mnis"]) == 2
     assert "choose one of cifar10, mnist, fashion-mnist, audiomnist, ucr, hapt, imdb" in capsys.readouterr().err
     assert run(["data", "fetch", "digits"]) == 0
@@ -155,7 +155,7 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A small, sound audiomnist and imagenet."""
+    """Write a small, valid audiomnist and imagenet."""
     for speaker in range(1, 61):
         path = tmp_path / "audiomnist" / "data" / f"{speaker:02d}" / f"7_{speaker:02d}_0.wav"
         path.parent.mkdir(parents=True)
@@ -191,11 +191,11 @@ DAMAGE = {
     "folds": (_splits, "differs from the authors' folds"),
     "an image": (lambda h: (h / "imagenet/val/n2/0.JPEG").write_bytes(b"x"), "0.JPEG is not a readable image"),
     "a class": (lambda h: (h / "imagenet/val/n3").mkdir(), "class n3 is not in train/"),
-    "all images": (lambda h: [p.unlink() for p in (h / "imagenet/train").rglob("*.JPEG")], "no image in them"),
+    "all images": (lambda h: [p.unlink() for p in (h / "imagenet/train").rglob("*.JPEG")], "no images"),
 }
 
 
-def test_check_finds_sound_data_sound(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_accepts_valid_data(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "check", str(home)]) == 0
     out = capsys.readouterr().out
     assert "60 of 30,000 clips, 60 of 60 speakers, 60 of them read" in out
@@ -204,7 +204,7 @@ def test_check_finds_sound_data_sound(home: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_check_finds_damage(
+def test_check_detects_damage(
     home: Path, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
@@ -225,7 +225,7 @@ def test_check_real_data(real_data: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_fetch_needs_no_torch(tmp_path: Path) -> None:
-    """`data fetch` answers at once: the heavy packages stay unloaded."""
+    """`data fetch` responds quickly: heavy packages are not imported."""
     program = (
         "import sys; from zerocross.cli.app import run; code = run(['data', 'fetch', 'audiomnist']); "
         "heavy = {'torch', 'numpy', 'scipy'} & set(sys.modules); print(heavy); sys.exit(code or bool(heavy))"

@@ -10,20 +10,20 @@ SGD = ["filter", "--lr", "0.1", "--momentum", "0.9"]
 
 
 @pytest.fixture(autouse=True)
-def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
 
 def row(text: str, label: str) -> list[str]:
-    """The cells of one row of the table."""
+    """Return the cells of one row of the table."""
     return next(line for line in text.splitlines() if line.strip().startswith(label)).split()[len(label.split()) :]
 
 
 def test_an_sgd_as_a_filter(capsys: pytest.CaptureFixture[str]):
     assert run([*SGD, "--weight-decay", "1e-4"]) == 0
     text = capsys.readouterr().out
-    assert row(text, "alpha")[:2] == ["0.00010009", "1e-05"]  # torch's true one, and the paper's reading
+    assert row(text, "alpha")[:2] == ["0.00010009", "1e-05"]  # torch's actual alpha, and the paper's approximation
     assert row(text, "gamma")[:2] == ["0.09991", "0.1"]
     assert row(text, "mean delay, steps") == ["9,999.0", "100,008.0", "9,999.5"]
     assert "noise flips it 4.4 times as often" in " ".join(text.split())
@@ -59,7 +59,7 @@ def test_complex_poles(capsys: pytest.CaptureFixture[str]):
     assert "complex poles" in text
 
 
-def test_an_unstable_filter_has_a_table_and_no_picture(capsys: pytest.CaptureFixture[str]):
+def test_an_unstable_filter_has_a_table_but_no_picture(capsys: pytest.CaptureFixture[str]):
     assert run(["filter", "--lr", "5", "--weight-decay", "1"]) == 0
     assert "No plot: the filter is unstable" in capsys.readouterr().out
     assert not Path("filter.png").exists()
@@ -74,14 +74,14 @@ def test_equal_emas_in_series(order: str, poles: str, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("name", ["filter.png", "filter.svg"])
-def test_an_earlier_picture_of_ours_is_replaced(name: str):
+def test_a_picture_written_earlier_is_replaced(name: str):
     assert run([*SGD, "--weight-decay", "1e-4", "--out", name]) == 0
     before = Path(name).read_bytes()
     assert run([*SGD, "--weight-decay", "1e-3", "--out", name]) == 0
     assert Path(name).read_bytes() != before
 
 
-def test_a_picture_is_replaced_only_by_force(capsys: pytest.CaptureFixture[str]):
+def test_another_picture_is_replaced_only_with_force(capsys: pytest.CaptureFixture[str]):
     Path("filter.png").write_text("mine")
     assert run([*SGD, "--weight-decay", "1e-4"]) == 2
     assert "filter.png already exists" in capsys.readouterr().err
@@ -108,7 +108,7 @@ def test_a_picture_is_replaced_only_by_force(capsys: pytest.CaptureFixture[str])
         (["--lr", "0.1", "--momentun", "0.9"], "--momentun"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(options: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+def test_invalid_options_give_a_one_line_error(options: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     assert run(["filter", *options]) == 2
     shown = capsys.readouterr()
     assert message in shown.err

@@ -1,4 +1,4 @@
-"""`zerocross models` as a user meets it."""
+"""`zerocross models` on the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zerocross.cli.app import run
 from zerocross.models import names
 
 
-def test_the_list_has_every_model_and_the_published_counts(capsys):
+def test_the_list_contains_every_model_and_the_published_counts(capsys):
     assert run(["models"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in names())
@@ -25,13 +25,13 @@ def test_one_model_is_shown_layer_by_layer_with_its_options(capsys):
     assert "shortcut = 'pool'" in out
 
 
-def test_a_typing_error_is_one_line_and_exit_code_2(capsys):
+def test_a_typing_error_gives_one_line_and_exit_code_2(capsys):
     assert run(["models", "birealnet21"]) == 2
     error = capsys.readouterr().err
     assert "did you mean 'birealnet20'?" in error
     assert len(error.strip().splitlines()) == 1
 
 
-def test_the_command_loads_no_torch_until_it_runs():
+def test_torch_is_imported_only_when_the_command_runs():
     code = "import sys, zerocross.cli.models; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

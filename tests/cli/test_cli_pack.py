@@ -1,4 +1,4 @@
-"""`zerocross pack` and `zerocross predict` as a user meets them."""
+"""`zerocross pack` and `zerocross predict` on the command line."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, packed."""
+    """Return the folder of a finished and packed run."""
     folder = tmp_path_factory.mktemp("packed")
     assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--out", str(folder / "run")]) == 0
     assert app.run(["pack", str(folder / "run"), "-o", str(folder / "net.zcb")]) == 0
     return folder
 
 
-def test_a_run_is_packed_with_what_prediction_needs(finished: Path):
+def test_a_packed_run_contains_all_that_prediction_needs(finished: Path):
     graph = read(finished / "net.zcb")
     assert graph.classes == tuple("0123456789")
     assert graph.preprocessing is not None
@@ -57,7 +57,7 @@ def test_a_run_of_an_older_version_is_packed_from_its_dataset(
     shutil.copytree(finished / "run", run)
     (run / "inputs.json").unlink()
     assert app.run(["pack", str(run), "-o", str(tmp_path / "net.zcb")]) == 0
-    assert f"{run} has no inputs.json, as runs of older versions" in capsys.readouterr().err
+    assert f"{run} is from an older version and has no inputs.json" in capsys.readouterr().err
     assert (tmp_path / "net.zcb").read_bytes() == (finished / "net.zcb").read_bytes()
 
     def missing(*words: object, **values: object) -> None:
@@ -65,11 +65,11 @@ def test_a_run_of_an_older_version_is_packed_from_its_dataset(
 
     monkeypatch.setattr(data, "load", missing)
     assert app.run(["pack", str(run), "-o", str(tmp_path / "other.zcb")]) == 2
-    assert f"the dataset of {run} cannot be read: say by --data-dir where it is" in capsys.readouterr().err
+    assert f"the dataset of {run} cannot be read: set its folder with --data-dir" in capsys.readouterr().err
     assert not (tmp_path / "other.zcb").exists()
 
 
-def test_preprocessing_that_the_runtime_does_not_know_is_refused(finished: Path, tmp_path: Path, capsys: Out):
+def test_unknown_preprocessing_is_refused(finished: Path, tmp_path: Path, capsys: Out):
     run = tmp_path / "run"
     shutil.copytree(finished / "run", run)
     kept = json.loads((run / "inputs.json").read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def test_preprocessing_that_the_runtime_does_not_know_is_refused(finished: Path,
     assert not (tmp_path / "net.zcb").exists()
 
 
-def test_the_table_is_printed_and_nothing_is_overwritten_unasked(finished: Path, tmp_path: Path, capsys: Out):
+def test_the_table_is_printed_and_files_are_not_overwritten(finished: Path, tmp_path: Path, capsys: Out):
     target = tmp_path / "net.zcb"
     assert app.run(["pack", str(finished / "run"), "-o", str(target), "--real", "int8"]) == 0
     printed = capsys.readouterr()
@@ -92,26 +92,26 @@ def test_the_table_is_printed_and_nothing_is_overwritten_unasked(finished: Path,
     assert "warning: --real int8 changes predictions" in printed.err
     assert "74 to 90 %" in printed.err
     assert app.run(["pack", str(finished / "run"), "-o", str(target)]) == 2
-    assert "exists: choose another name, or overwrite it with --overwrite" in capsys.readouterr().err
+    assert "already exists: choose another name, or use --overwrite to replace it" in capsys.readouterr().err
     before = target.stat().st_size
     assert app.run(["pack", str(finished / "run"), "-o", str(target), "--overwrite"]) == 0
     assert "warning" not in capsys.readouterr().err
     assert target.stat().st_size > before
 
 
-def test_a_wrong_type_or_folder_is_one_line(finished: Path, tmp_path: Path, capsys: Out):
-    for words, said in (
+def test_a_wrong_type_or_folder_gives_a_one_line_error(finished: Path, tmp_path: Path, capsys: Out):
+    for words, message in (
         ([str(finished / "run"), "-o", str(tmp_path / "x.zcb"), "--real", "int4"], "one of float32, float16, int8"),
         ([str(tmp_path), "-o", str(tmp_path / "x.zcb")], "is not a run folder"),
     ):
         assert app.run(["pack", *words]) == 2
         error = capsys.readouterr().err
-        assert said in error
+        assert message in error
         assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "x.zcb").exists()
 
 
-def test_predictions_are_those_of_the_network(finished: Path, tmp_path: Path, capsys: Out):
+def test_predictions_equal_those_of_the_network(finished: Path, tmp_path: Path, capsys: Out):
     dataset = data.load("digits")
     model, _ = train.load_model(finished / "run")
     x, _ = next(iter(dataset.eval_batches(8).epoch()))
@@ -125,26 +125,26 @@ def test_predictions_are_those_of_the_network(finished: Path, tmp_path: Path, ca
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 16, "eight images, and the array's eight samples"
     for row, line in enumerate(lines):
-        found = re.findall(r"(\d) +([\d.]+) %", line)
+        result = re.findall(r"(\d) +([\d.]+) %", line)
         best = shares[row % 8].topk(2)
-        assert [int(name) for name, _ in found] == best.indices.tolist()
-        assert [float(share) for _, share in found] == pytest.approx([100 * s for s in best.values.tolist()], abs=0.06)
+        assert [int(name) for name, _ in result] == best.indices.tolist()
+        assert [float(share) for _, share in result] == pytest.approx([100 * s for s in best.values.tolist()], abs=0.06)
 
 
-def test_what_cannot_be_predicted_is_one_line(finished: Path, tmp_path: Path, capsys: Out):
+def test_invalid_inputs_give_a_one_line_error(finished: Path, tmp_path: Path, capsys: Out):
     (tmp_path / "empty").mkdir()
     (tmp_path / "cut.zcb").write_bytes((finished / "net.zcb").read_bytes()[:-9])
     net = str(finished / "net.zcb")
-    for words, said in (
+    for words, message in (
         ([net, str(tmp_path / "none.png")], "none.png does not exist"),
-        ([net, str(tmp_path / "empty")], "holds no file that this network takes"),
+        ([net, str(tmp_path / "empty")], "contains no file that this network can read"),
         ([net, str(finished / "run" / "config.json")], "this network takes .png"),
-        ([str(tmp_path / "cut.zcb"), net], "cut.zcb is not a sound packed network"),
-        ([str(tmp_path / "none.zcb"), net], "none.zcb does not exist; make it with: zerocross pack"),
+        ([str(tmp_path / "cut.zcb"), net], "cut.zcb is not a valid packed network"),
+        ([str(tmp_path / "none.zcb"), net], "none.zcb does not exist; create it with: zerocross pack"),
     ):
         assert app.run(["predict", *words]) == 2
         error = capsys.readouterr().err
-        assert said in error
+        assert message in error
         assert len(error.strip().splitlines()) == 1
 
 
@@ -157,14 +157,14 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(finished: Path, tmp
     batch[1, 0, 2, 2] = np.nan
     np.save(tmp_path / "d.npy", batch)
     assert app.run(["predict", str(finished / "net.zcb"), str(tmp_path)]) == 2
-    said = capsys.readouterr()
-    assert [line.split()[0] for line in said.out.splitlines()] == [
+    output = capsys.readouterr()
+    assert [line.split()[0] for line in output.out.splitlines()] == [
         str(tmp_path / name) for name in ("a.png", "c.png", "d.npy[0]", "d.npy[2]")
     ]
-    assert "nan" not in said.out
-    bad, nan = said.err.strip().splitlines()
+    assert "nan" not in output.out
+    bad, nan = output.err.strip().splitlines()
     assert "b.png is not a readable image" in bad
-    assert "d.npy[1] holds 1 numbers that are NaN or infinite" in nan
+    assert "d.npy[1] contains 1 numbers that are NaN or infinite" in nan
 
     assert app.run(["predict", str(finished / "net.zcb"), str(tmp_path), "--json", "--top", "2"]) == 2
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -178,13 +178,13 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(finished: Path, tmp
     assert 0 < lines[0]["classes"][1]["probability"] <= lines[0]["classes"][0]["probability"] <= 1
 
 
-def test_a_missing_folder_is_not_made(finished: Path, tmp_path: Path, capsys: Out):
+def test_a_missing_folder_is_not_created(finished: Path, tmp_path: Path, capsys: Out):
     target = tmp_path / "mistyped" / "net.zcb"
     assert app.run(["pack", str(finished / "run"), "-o", str(target)]) == 2
     assert f"the folder {target.parent} does not exist" in capsys.readouterr().err
     assert not target.parent.exists()
 
 
-def test_the_commands_load_no_torch_until_they_run():
+def test_torch_is_imported_only_when_the_commands_run():
     code = "import sys, zerocross.cli.pack, zerocross.cli.predict; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

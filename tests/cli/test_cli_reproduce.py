@@ -1,4 +1,4 @@
-"""zerocross reproduce as a user meets it."""
+"""`zerocross reproduce` on the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every command runs in a folder of its own, without data."""
+    """Run every command in its own folder, without data."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ZEROCROSS_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
@@ -27,7 +27,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["fig33"], "did you mean 'fig3'?"),
         (["fig3", "--scale", "huge"], "it must be one of smoke, reduced, paper"),
@@ -38,10 +38,12 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["table3", "--scale", "paper"], "torchrun --nproc-per-node 3"),
     ],
 )
-def test_wrong_words_are_one_line(words: list[str], said: str, capsys: Out, in_a_folder: Path) -> None:
+def test_invalid_arguments_give_a_one_line_error(
+    words: list[str], message: str, capsys: Out, in_a_folder: Path
+) -> None:
     assert app.run(["reproduce", *words]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert not list(in_a_folder.rglob("*.json"))
 
@@ -65,17 +67,17 @@ def test_an_artefact_is_written_and_replaced(capsys: Out, in_a_folder: Path) -> 
     assert document["command"] == "zerocross reproduce table1 --scale smoke"
 
 
-def test_files_of_others_stop_it_before_anything_runs(in_a_folder: Path, capsys: Out) -> None:
+def test_other_files_stop_the_command_before_anything_runs(in_a_folder: Path, capsys: Out) -> None:
     (in_a_folder / "results").mkdir()
     (in_a_folder / "results/table1-smoke.json").write_text("[]")
     assert app.run(["reproduce", "all"]) == 2
-    assert "in the way" in capsys.readouterr().err
+    assert "is not from an earlier call" in capsys.readouterr().err
     assert [path.name for path in (in_a_folder / "results").iterdir()] == ["table1-smoke.json"]
 
 
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that fails, a run that fails, one that waits for another command, and one that is well."""
+    """Define four artefacts: a claim fails, a run fails, one waits for another command, and one succeeds."""
     table1 = registry.ARTEFACTS["table1"]
 
     def diverge(scale: str, session: Any) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def four(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("four")
-def test_a_claim_that_fails_is_shown_and_is_no_error(capsys: Out) -> None:
+def test_a_failed_claim_is_shown_and_is_not_an_error(capsys: Out) -> None:
     assert app.run(["reproduce", "pigs"]) == 0
     text = capsys.readouterr().out
     assert "FAILS       Pigs [can] fly" in text
@@ -109,7 +111,7 @@ def test_a_claim_that_fails_is_shown_and_is_no_error(capsys: Out) -> None:
 
 
 @pytest.mark.usefixtures("four")
-def test_one_that_cannot_be_made_does_not_stop_the_others(capsys: Out, in_a_folder: Path) -> None:
+def test_a_failed_artefact_does_not_stop_the_others(capsys: Out, in_a_folder: Path) -> None:
     assert app.run(["reproduce", "all"]) == 1
     captured = capsys.readouterr()
     assert "no result  2 of 3 runs failed" in captured.out

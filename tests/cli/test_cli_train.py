@@ -1,4 +1,4 @@
-"""zerocross train, runs, recipes, evaluate, demo as a user meets them."""
+"""`zerocross train`, `runs`, `recipes`, `evaluate` and `demo` on the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every command runs in a folder of its own, without data."""
+    """Run every command in its own folder, without data."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ZEROCROSS_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
@@ -34,17 +34,17 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run."""
+    """Return the folder of a finished run."""
     folder = tmp_path_factory.mktemp("finished") / "run"
     assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--out", str(folder)]) == 0
     return folder
 
 
-# ---- what is refused
+# ---- invalid arguments
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["digit"], "did you mean 'digits'?"),
         (["--method", "filtre"], "did you mean 'filter'?"),
@@ -79,34 +79,34 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--resume", "run", "digits", "--set", "seed=1", "--devices", "2"], "remove recipe, --set, --devices"),
     ],
 )
-def test_wrong_settings_are_one_line_and_leave_no_folder(
-    words: list[str], said: str, capsys: Out, in_a_folder: Path
+def test_invalid_settings_give_one_line_and_leave_no_folder(
+    words: list[str], message: str, capsys: Out, in_a_folder: Path
 ) -> None:
     assert app.run(["train", *words, *([] if "--resume" in words else ["--out", "run"])]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("zerocross: ")
     assert captured.err.count("\n") == 1
-    assert said in captured.err
+    assert message in captured.err
     assert captured.out == ""
     assert not list(in_a_folder.iterdir())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_device_that_is_not_there_is_one_line(in_a_folder: Path, capsys: Out) -> None:
+def test_unavailable_device_gives_a_one_line_error(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["train", "--accelerator", "cuda", "--out", "run"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("zerocross: 1 cuda device(s) requested, but not available: ")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("zerocross: 1 cuda device(s) requested, but not available: ")
+    assert output.count("\n") == 1
     assert not Path("run").exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_gpu_is_another_word_for_cuda(in_a_folder: Path, capsys: Out) -> None:
+def test_gpu_is_an_alias_of_cuda(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["train", "--accelerator", "gpu", "--out", "run"]) == 2
     assert "cuda device(s) requested, but not available" in capsys.readouterr().err
 
 
-def test_data_are_looked_for_where_fetch_puts_them(
+def test_data_are_read_from_the_folder_of_fetch(
     in_a_folder: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ZEROCROSS_DATA", raising=False)
@@ -120,22 +120,22 @@ def test_data_are_looked_for_where_fetch_puts_them(
     assert f"no cifar10 in {in_a_folder / 'elsewhere'}" in capsys.readouterr().err
 
 
-def test_folder_that_holds_a_run_is_refused_and_resume_named(finished: Path, capsys: Out) -> None:
+def test_folder_with_a_run_is_refused_with_a_hint_to_resume(finished: Path, capsys: Out) -> None:
     before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     assert app.run(["train", "--out", str(finished)]) == 2
-    said = capsys.readouterr().err
-    assert f"already contains a run; continue it with --resume {finished}" in said
+    output = capsys.readouterr().err
+    assert f"already contains a run; continue it with --resume {finished}" in output
     assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
 
 
-def test_file_in_the_way_is_one_line(in_a_folder: Path, capsys: Out) -> None:
+def test_existing_file_gives_a_one_line_error(in_a_folder: Path, capsys: Out) -> None:
     (in_a_folder / "file").write_text("", encoding="utf-8")
     for out in ("file", "file/run"):
         assert app.run(["train", *SMALL, "--quiet", "--out", out]) == 2
         assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_result_that_is_there_is_not_overwritten(in_a_folder: Path, capsys: Out) -> None:
+def test_existing_result_is_not_overwritten(in_a_folder: Path, capsys: Out) -> None:
     words = ["train", *SMALL, "--epochs", "1", "--quiet", "--results", "results"]
     assert app.run([*words, "--out", "one"]) == 0
     written = list((in_a_folder / "results").iterdir())
@@ -153,10 +153,10 @@ def test_damaged_config_is_named(finished: Path, in_a_folder: Path, capsys: Out)
         assert capsys.readouterr().err.count("\n") == 1
 
 
-# ---- what a run leaves behind and says
+# ---- files and output of a run
 
 
-def test_run_folder_holds_what_the_help_promises(finished: Path) -> None:
+def test_run_folder_contains_the_files_listed_in_the_help(finished: Path) -> None:
     assert {path.name for path in finished.iterdir()} == {
         ".lock", "checkpoints", "config.json", "curves.png", "inputs.json", "metrics.jsonl", "model.safetensors",
         "place.json", "result.json",
@@ -169,7 +169,7 @@ def test_run_folder_holds_what_the_help_promises(finished: Path) -> None:
     assert (finished / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_lines_without_a_terminal(capsys: Out) -> None:
+def test_output_without_a_terminal(capsys: Out) -> None:
     assert app.run(["train", *SMALL, "--epochs", "2", "--out", "run", "--seed", "3", "--validate"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
@@ -181,7 +181,7 @@ def test_lines_without_a_terminal(capsys: Out) -> None:
     assert config.data.validate
 
 
-def test_quiet_says_only_the_end(capsys: Out) -> None:
+def test_quiet_prints_only_the_result(capsys: Out) -> None:
     assert app.run(["train", *SMALL, "--epochs", "1", "--quiet"]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("runs/digits-filter-seed0 finished: test accuracy ")
@@ -189,7 +189,7 @@ def test_quiet_says_only_the_end(capsys: Out) -> None:
     assert captured.err == ""
 
 
-def test_finished_run_says_so(finished: Path, capsys: Out) -> None:
+def test_finished_run_is_reported(finished: Path, capsys: Out) -> None:
     assert app.run(["train", "--resume", str(finished)]) == 0
     assert f"{finished} was already finished: test accuracy " in capsys.readouterr().out
 
@@ -202,8 +202,8 @@ def test_resume_without_a_checkpoint_starts_from_the_config(finished: Path, caps
     assert (Path("run") / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
 
 
-def test_data_that_moved_are_found_again(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--data-dir may be given anew; the environment's word does not replace where a run's data were."""
+def test_moved_data_are_found_with_data_dir(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--data-dir may be given again; the environment variable does not replace the data folder of a run."""
     seen = []
 
     def load(name: str, data_dir: str | None, **options: object) -> object:
@@ -221,7 +221,7 @@ def test_data_that_moved_are_found_again(finished: Path, monkeypatch: pytest.Mon
     assert seen == ["/new", "/old", "/new"]
 
 
-def test_data_dir_is_kept_as_an_absolute_path(in_a_folder: Path) -> None:
+def test_data_dir_is_stored_as_an_absolute_path(in_a_folder: Path) -> None:
     assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--data-dir", "here", "--out", "run"]) == 0
     assert train.read_placement(Path("run")).data_dir == str(in_a_folder / "here")
 
@@ -232,7 +232,7 @@ def test_tensorboard_on_request(in_a_folder: Path) -> None:
     assert list(Path("run/tensorboard").glob("events.*"))
 
 
-def test_tensorboard_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+def test_missing_tensorboard_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--tensorboard", "--out", "run"]) == 2
     assert "pip install 'zerocross[tensorboard]'" in capsys.readouterr().err
@@ -241,7 +241,7 @@ def test_tensorboard_that_is_not_installed_is_one_line(monkeypatch: pytest.Monke
 # ---- the live display
 
 
-def test_bar_on_a_terminal() -> None:
+def test_progress_bar_on_a_terminal() -> None:
     screen = io.StringIO()
     display = Display(train.Config(stages=(train.Stage(epochs=2),)), data.load("digits"), show=True)
     display.console, display.live = Console(file=screen, force_terminal=True, width=80, highlight=False), True
@@ -262,7 +262,7 @@ def test_bar_on_a_terminal() -> None:
 # ---- runs, recipes, demo
 
 
-def test_runs_lists_what_is_there(finished: Path, in_a_folder: Path, capsys: Out) -> None:
+def test_runs_lists_existing_runs(finished: Path, in_a_folder: Path, capsys: Out) -> None:
     shutil.copytree(finished, "runs/a")
     shutil.copytree(finished, "runs/deep/b", ignore=shutil.ignore_patterns("result.json", "metrics.jsonl"))
     Path("runs/c").mkdir()
@@ -289,11 +289,11 @@ def test_runs_lists_what_is_there(finished: Path, in_a_folder: Path, capsys: Out
     assert len(lines) == 5
 
 
-def test_runs_of_nothing_is_one_line(in_a_folder: Path, capsys: Out) -> None:
+def test_runs_without_runs_gives_a_one_line_error(in_a_folder: Path, capsys: Out) -> None:
     assert app.run(["runs", "nowhere"]) == 2
     assert "there is no folder nowhere" in capsys.readouterr().err
     assert app.run(["runs", "."]) == 2
-    assert ". holds no run; make one by: zerocross train" in capsys.readouterr().err
+    assert ". contains no runs; create one with: zerocross train" in capsys.readouterr().err
 
 
 def test_recipes_lists_all_and_shows_one(capsys: Out) -> None:
@@ -310,7 +310,7 @@ def test_recipes_lists_all_and_shows_one(capsys: Out) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(train.RECIPES))
-def test_every_note_of_a_recipe_speaks_of_a_setting(name: str) -> None:
+def test_every_note_of_a_recipe_refers_to_a_setting(name: str) -> None:
     recipe = train.RECIPES[name]
     paths = [path for path, _ in flat(to_dict(recipe.config))]
     marked = {path for path in paths if source(recipe, path) != "our default"}
@@ -329,10 +329,10 @@ def test_demo_trains_and_ends_with_five_lines(in_a_folder: Path, capsys: Out) ->
         assert len(line) < 160
     assert Path("runs/demo-1/seed1/curves.png").exists()
     assert app.run(["demo", "--seeds", "1", "--epochs", "1"]) == 0
-    assert Path("runs/demo-2/seed0/result.json").exists()  # beside the first, not over it
+    assert Path("runs/demo-2/seed0/result.json").exists()  # the first demo is not overwritten
 
 
-def test_evaluate_refuses_what_has_no_weights(finished: Path, capsys: Out) -> None:
+def test_evaluate_refuses_a_run_without_weights(finished: Path, capsys: Out) -> None:
     shutil.copytree(finished, "run", ignore=shutil.ignore_patterns("checkpoints", "*.safetensors"))
     assert app.run(["evaluate", "run"]) == 2
     assert "run has no weights yet; train it first: zerocross train --resume run" in capsys.readouterr().err
@@ -340,7 +340,7 @@ def test_evaluate_refuses_what_has_no_weights(finished: Path, capsys: Out) -> No
     assert "nowhere is not a run folder" in capsys.readouterr().err
 
 
-def test_evaluate_of_an_unfinished_run_takes_its_newest_checkpoint(finished: Path, capsys: Out) -> None:
+def test_evaluate_of_an_unfinished_run_uses_its_newest_checkpoint(finished: Path, capsys: Out) -> None:
     shutil.copytree(finished, "run", ignore=shutil.ignore_patterns("*.safetensors", "result.json", "01-*"))
     assert app.run(["evaluate", "run"]) == 0
     assert capsys.readouterr().out.startswith("run, checkpoint after 8 updates, on 359 test samples of digits\n")

@@ -1,4 +1,4 @@
-"""zerocross tune as a user meets it: search, show, resume, bad input, and the recipe file that train takes."""
+"""`zerocross tune` on the command line: search, show, resume, bad input, and the recipe file for train."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "digits-filter-random-seed0"
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every command runs in a folder of its own, without data."""
+    """Run every command in its own folder, without data."""
     monkeypatch.chdir(tmp_path)
     for name in ("ZEROCROSS_DATA", "ZEROCROSS_STORAGE"):
         monkeypatch.delenv(name, raising=False)
@@ -42,16 +42,16 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
     return "space.json"
 
 
-# ---- what is refused
+# ---- invalid arguments
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "a recipe is required; example: zerocross tune audiomnist-mlp"),
         (["digts"], "did you mean 'digits'?"),
         (["mine.json"], "No such recipe file: mine.json"),
-        (["digits", "--space", "fliter"], "space 'fliter' is neither one of filter, latent, latent-magn"),
+        (["digits", "--space", "fliter"], "space 'fliter' is neither one of filter, flip, latent, latent-"),
         (["digits", "--sampler", "botorsh"], "sampler 'botorsh' is unknown; choose one of botorch, gp, tpe, random"),
         (["digits", "--trials", "0"], "greater than or equal to 1"),
         (["digits", "--set", "real.lr=fast"], "real.lr is 'fast'; it must be a number"),
@@ -69,14 +69,14 @@ def space_file(*parameters: dict[str, Any], **fixed: Any) -> str:
         (["--show", "mine", "--trials", "3"], "--show does not run trials: remove --trials"),
     ],
 )
-def test_wrong_words_are_one_line_and_leave_nothing(
-    words: list[str], said: str, capsys: Out, in_a_folder: Path
+def test_invalid_arguments_give_one_line_and_leave_no_files(
+    words: list[str], message: str, capsys: Out, in_a_folder: Path
 ) -> None:
     assert app.run(["tune", *words]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("zerocross: ")
     assert captured.err.count("\n") == 1
-    assert said in captured.err
+    assert message in captured.err
     assert "secret" not in captured.err
     assert captured.out == ""
     assert not [path for path in in_a_folder.rglob("*") if path.is_file() and path.stat().st_size == 0]
@@ -84,7 +84,7 @@ def test_wrong_words_are_one_line_and_leave_nothing(
 
 
 @pytest.mark.parametrize(
-    ("parameter", "said"),
+    ("parameter", "message"),
     [
         ({"name": "optimizer.alpha", "low": 1e-2, "high": 1e-3}, "the range 0.01..0.001 is inverted"),
         ({"name": "optimizer.alpha", "low": 1e-2, "high": 1e-2}, "the range 0.01..0.01 is empty"),
@@ -97,16 +97,16 @@ def test_wrong_words_are_one_line_and_leave_nothing(
         ({"name": "batch_size", "choices": [64, 100000]}, "batch_size 100000 exceeds"),
     ],
 )
-def test_wrong_spaces_are_one_line_and_no_study_is_made(parameter: dict[str, Any], said: str, capsys: Out) -> None:
+def test_invalid_spaces_give_one_line_and_create_no_study(parameter: dict[str, Any], message: str, capsys: Out) -> None:
     file = space_file(parameter)
     assert app.run(["tune", *SMALL, "--space", file]) == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
-    assert said in captured.err
+    assert message in captured.err
     assert not Path("runs").exists()
 
 
-# ---- what it does
+# ---- searching
 
 
 def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
@@ -116,20 +116,20 @@ def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
     assert all("sampler 0." in line for line in lines[:3])
     assert lines[3].startswith("3 trials by 1 worker in ")
     assert lines[4] == f"study {NAME}: 3 of 3 trials done; sampler random, seed 0"
-    found = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines[5:]}
-    assert found["history"] == f"runs/{NAME}.png"
-    assert Path(found["history"]).read_bytes().startswith(b"\x89PNG")
-    assert "s per suggestion (mean of 3; maximum 0." in found["sampler's own time"]
-    recipe = found["train with the best"].removeprefix("zerocross train ")
-    value = float(found["best validation accuracy"].split()[0])
+    result = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines[5:]}
+    assert result["history"] == f"runs/{NAME}.png"
+    assert Path(result["history"]).read_bytes().startswith(b"\x89PNG")
+    assert "s per suggestion (mean of 3; maximum 0." in result["sampler's own time"]
+    recipe = result["train with the best"].removeprefix("zerocross train ")
+    value = float(result["best validation accuracy"].split()[0])
 
-    # The same command again finds it done, and changes nothing.
+    # The same command again finds the search finished, and changes nothing.
     before = Path(recipe).read_bytes()
     assert app.run(["tune", *SMALL, "--trials", "3"]) == 0
     assert capsys.readouterr().out.splitlines() == lines[4:]
     assert Path(recipe).read_bytes() == before
 
-    # The recipe holds the settings of the best trial, and repeats its value on validation data.
+    # The recipe contains the settings of the best trial, and reproduces its value on validation data.
     config = train.recipes.get(recipe).config
     assert not config.data.validate
     assert config.batch_size == 128
@@ -140,7 +140,7 @@ def test_search_show_resume_and_train_with_the_best(capsys: Out) -> None:
     assert app.run(["recipes", recipe]) == 0
     assert "optimizer.alpha" in capsys.readouterr().out
 
-    # More trials, by name alone.
+    # More trials; the name of the study suffices.
     assert app.run(["tune", "--resume", NAME, "--trials", "5"]) == 0
     more = capsys.readouterr().out.splitlines()
     assert more[0] == f"study {NAME}: 3 of 5 trials are already complete"
@@ -155,19 +155,19 @@ def test_another_space_under_the_same_name_is_refused(capsys: Out) -> None:
     assert app.run(["tune", *SMALL, "--trials", "1", "--study", "mine", "--quiet"]) == 0
     stored = Path("runs/tune.db").read_bytes()
     capsys.readouterr()
-    for words, said in (
+    for words, message in (
         (["--space", "latent"], "study 'mine' was created with another space (optimizer.alpha 1e-05..0.1 log"),
         (["--seed", "1"], "seed 0, not 1"),
         (["--set", "real.lr=0.5"], "about.config.real.lr 0.05, not 0.5"),
     ):
         assert app.run(["tune", *SMALL, "--trials", "1", "--study", "mine", *words]) == 2
         captured = capsys.readouterr()
-        assert said in captured.err
+        assert message in captured.err
         assert captured.err.count("\n") == 1
     assert Path("runs/tune.db").read_bytes() == stored
 
 
-def test_recipe_of_another_is_not_overwritten(capsys: Out) -> None:
+def test_another_recipe_is_not_overwritten(capsys: Out) -> None:
     assert app.run(["tune", *SMALL, "--trials", "1", "--quiet"]) == 0
     best = Path(f"runs/{NAME}-trial0.json")
     best.write_text("mine", encoding="utf-8")
@@ -190,19 +190,19 @@ def test_latent_space_reaches_the_run(capsys: Out) -> None:
     assert config.model.options["scale"] == best["model.options.scale"]
 
 
-def test_only_validation_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    load, asked = data.load, []
+def test_only_validation_data_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    load, requests = data.load, []
 
     def watched(*args: Any, **options: Any) -> Any:
-        asked.append(options["validate"])
+        requests.append(options["validate"])
         return load(*args, **options)
 
     monkeypatch.setattr(data, "load", watched)
     assert app.run(["tune", *SMALL, "--trials", "2", "--quiet"]) == 0
-    assert asked == [True]  # and once for all trials
+    assert requests == [True]  # and only once for all trials
 
 
-def test_training_that_diverges_counts_as_nothing_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diverged_training_counts_as_accuracy_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     def diverged(*args: Any, **options: Any) -> Any:
         raise train.RunError("training has diverged")
 
@@ -215,9 +215,9 @@ def test_training_that_diverges_counts_as_nothing_right(monkeypatch: pytest.Monk
 def test_pruning_cuts_epochs(capsys: Out) -> None:
     words = ["digits", *SMALL[3:], "--epochs", "4", "--trials", "9", "--prune", "--seed", "3"]
     assert app.run(["tune", *words]) == 0
-    said = capsys.readouterr().out
-    assert " when pruned" in said
-    assert " pruned; sampler random, seed 3" in said
+    output = capsys.readouterr().out
+    assert " when pruned" in output
+    assert " pruned; sampler random, seed 3" in output
     study = tune.join(tune.connect("sqlite:///runs/tune.db"), "digits-filter-random-seed3")
     for trial in study.load().get_trials():
         reported = list(trial.intermediate_values)
@@ -225,7 +225,7 @@ def test_pruning_cuts_epochs(capsys: Out) -> None:
         assert trial.state.name in {"COMPLETE", "PRUNED"}
 
 
-def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+def test_missing_optuna_is_reported_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     assert app.run(["tune", "digits"]) == 2
     assert (
@@ -235,7 +235,7 @@ def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("file", ["[1]", "{", '{"colour": "blue"}', '{"data": 3}', '{"batch_size": "many"}'])
-def test_file_that_is_no_recipe_is_one_line(file: str, capsys: Out) -> None:
+def test_file_that_is_not_a_recipe_gives_a_one_line_error(file: str, capsys: Out) -> None:
     Path("mine.json").write_text(file, encoding="utf-8")
     for words in (["train", "mine.json"], ["tune", "mine.json"]):
         assert app.run(words) == 2
@@ -249,14 +249,14 @@ def test_file_that_is_no_recipe_is_one_line(file: str, capsys: Out) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_stopped_search_gives_its_trial_back(number: int, forks: Forks, in_a_folder: Path) -> None:
+def test_stopped_search_returns_its_trial_to_the_queue(number: int, forks: Forks, in_a_folder: Path) -> None:
     running = forks.start(in_a_folder, "tune", *SMALL, "--trials", "40")
-    until(lambda: running.output.exists() and running.said().count("\n") >= 2)
+    until(lambda: running.log.exists() and running.output().count("\n") >= 2)
     running.kill(number)
     assert running.wait() == 128 + number
     assert (
         f"stopped; running trials were returned to the queue; resume with: zerocross tune --resume {NAME}"
-        in running.said()
+        in running.output()
     )
     study = tune.join(tune.connect("sqlite:///runs/tune.db"), NAME)
     states = [trial.state.name for trial in study.load().get_trials()]
@@ -269,9 +269,9 @@ def test_two_workers_share_a_study(in_a_folder: Path, forks: Forks) -> None:
     words = ("tune", *SMALL, "--trials", "8", "--workers", "2")
     running = forks.start(in_a_folder, *words)
     assert running.wait() == 0
-    said = running.said()
-    assert said.count(": trial ") == 8
-    assert "8 trials by 2 workers in " in said
+    message = running.output()
+    assert message.count(": trial ") == 8
+    assert "8 trials by 2 workers in " in message
     study = tune.join(tune.connect("sqlite:///runs/tune.db"), NAME)
     by = {trial.user_attrs["worker"] for trial in study.load().get_trials()}
     assert len(by) == 2

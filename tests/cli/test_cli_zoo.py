@@ -1,4 +1,4 @@
-"""`zerocross zoo` and `zoo:NAME` as a user meets them."""
+"""`zerocross zoo` and `zoo:NAME` on the command line."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_unknown_names_are_one_line(capsys: Out, tmp_path: Path):
         assert len(error.strip().splitlines()) == 1
 
 
-def test_predict_takes_a_network_of_the_zoo(capsys: Out, tmp_path: Path):
+def test_predict_accepts_a_network_of_the_zoo(capsys: Out, tmp_path: Path):
     dataset = data.load("digits")
     pixels = dataset.evaluation.inputs[:20].numpy()  # type: ignore[attr-defined]
     for index, image in enumerate(pixels):
         Image.fromarray(image[0]).save(tmp_path / f"{index:02}.png")
     assert app.run(["predict", "zoo:digits", str(tmp_path), "--json", "--top", "1"]) == 0
-    found = [json.loads(line)["classes"][0]["class"] for line in capsys.readouterr().out.splitlines()]
-    right = np.array(found) == dataset.evaluation.targets[:20].numpy().astype(str)
+    result = [json.loads(line)["classes"][0]["class"] for line in capsys.readouterr().out.splitlines()]
+    right = np.array(result) == dataset.evaluation.targets[:20].numpy().astype(str)
     assert right.sum() >= 19
 
 
@@ -77,12 +77,12 @@ def test_a_run_is_added(run: Path, tmp_path: Path, capsys: Out):
     assert "old" not in text
 
     assert app.run(words) == 2
-    assert "small-one.json exists: choose another name, or replace it with --overwrite" in capsys.readouterr().err
+    assert "small-one.json already exists: choose another name, or use --overwrite" in capsys.readouterr().err
     assert app.run([*words, "--overwrite", "--real", "int8"]) == 0
     assert read_card(tmp_path / "files" / "small-one.json").packed_bytes < card.packed_bytes
 
 
-def test_what_is_no_finished_run_on_test_data_is_refused(run: Path, tmp_path: Path, capsys: Out):
+def test_only_finished_runs_on_test_data_are_added(run: Path, tmp_path: Path, capsys: Out):
     unfinished = tmp_path / "unfinished"
     shutil.copytree(run, unfinished)
     (unfinished / "result.json").unlink()
@@ -91,23 +91,23 @@ def test_what_is_no_finished_run_on_test_data_is_refused(run: Path, tmp_path: Pa
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     config["data"]["validate"] = True
     (held_out / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    for folder, name, said in (
+    for folder, name, message in (
         (unfinished, "x", "is not a finished run"),
-        (held_out, "x", "a card tells of the test part"),
-        (run, "A b", "give small letters, digits, - and _ only"),
+        (held_out, "x", "cards report test accuracy"),
+        (run, "A b", "use only lower-case letters, digits, - and _"),
         (tmp_path, "x", "is not a run folder"),
     ):
         words = ["zoo", "add", str(folder), "--name", name, "--to", str(tmp_path / "files"), "--results",
                  str(tmp_path / "results")]  # fmt: skip
         assert app.run(words) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert not (tmp_path / "files").exists()
 
 
-def test_another_result_of_the_same_config_is_not_replaced(run: Path, tmp_path: Path, capsys: Out):
+def test_a_different_result_of_the_same_config_is_not_replaced(run: Path, tmp_path: Path, capsys: Out):
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
     result["final"]["top1"] = 12.5
     (tmp_path / f"{result['hash']}.json").write_text(json.dumps(result), encoding="utf-8")
     words = ["zoo", "add", str(run), "--name", "x", "--to", str(tmp_path / "files"), "--results", str(tmp_path)]
     assert app.run(words) == 2
-    assert "holds another result of this config (12.50 %, here" in capsys.readouterr().err
+    assert "contains a different result of this config (12.50 %, this run has" in capsys.readouterr().err

@@ -33,7 +33,7 @@ def write_wave(path: Path, signal: np.ndarray, rate: int = 8000, width: int = 2,
 
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The official layout with one clip per speaker and digit; a speaker has a pitch of their own."""
+    """Write the official layout with one clip per speaker and digit; each speaker has a different pitch."""
     home = tmp_path_factory.mktemp("data")
     for speaker in range(1, 61):
         for digit in range(10):
@@ -56,7 +56,8 @@ def test_any_rate_becomes_8_khz(tmp_path: Path, rate: int) -> None:
     seconds = 0.6
     clip = audiomnist.read_clip(write_wave(tmp_path / "a.wav", tone(int(seconds * rate), rate), rate=rate))
     assert len(clip) == -(-int(seconds * rate) * 8000 // rate)
-    np.testing.assert_allclose(clip, tone(len(clip), 8000), atol=40)  # of 8,000: ends differ by part of a sample
+    # Of 8,000: the ends differ by a fraction of a sample.
+    np.testing.assert_allclose(clip, tone(len(clip), 8000), atol=40)
 
 
 def test_resampling_follows_the_recipe() -> None:
@@ -68,7 +69,7 @@ def test_resampling_follows_the_recipe() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"RIFF", b"no wave file at all" * 9])
-def test_a_file_that_is_no_wave_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_wave_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "3_01_7.wav"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"3_01_7\.wav is not a readable PCM wave file"):
@@ -82,10 +83,8 @@ def test_clips_that_are_too_long_or_empty_are_named(tmp_path: Path) -> None:
         audiomnist.read_clip(write_wave(tmp_path / "empty.wav", np.zeros(0)))
 
 
-def test_clip_of_an_absurd_rate_is_refused_before_it_is_resampled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At 3 Hz a file of 2 MB would become one of 9.9 GB."""
+def test_clip_with_an_absurd_rate_is_refused_before_resampling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 3 Hz, a file of 2 MB would be resampled to 9.9 GB."""
     monkeypatch.setattr(sound, "resampled", lambda *_: pytest.fail("it was resampled"))
     path = write_wave(tmp_path / "slow.wav", np.zeros(1_000_000), rate=3)
     with pytest.raises(ValueError, match=r"slow\.wav lasts 333333\.33 s at 3 Hz; AudioMNIST's clips last 1 s at most"):
@@ -93,14 +92,14 @@ def test_clip_of_an_absurd_rate_is_refused_before_it_is_resampled(
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
-def test_clip_that_was_cut_is_not_read_as_a_shorter_one(tmp_path: Path, share: float) -> None:
+def test_truncated_clip_is_not_read_as_a_shorter_one(tmp_path: Path, share: float) -> None:
     path = write_wave(tmp_path / "cut.wav", tone(6000, 8000))
     path.write_bytes(path.read_bytes()[: 2 * int(share * path.stat().st_size / 2)])
     with pytest.raises(ValueError, match=r"cut\.wav is cut short or empty: its header states 6000 samples"):
         audiomnist.read_clip(path)
 
 
-def test_log_mel_equals_its_twin() -> None:
+def test_log_mel_equals_its_naive_twin() -> None:
     rng = np.random.default_rng(1)
     clips = [rng.normal(0, 500, n).astype(np.int16) for n in (2346, 5141, 8000)] + [tone(3001, 8000).astype(np.int16)]
     fast = sound.log_mel(sound.centred(clips))
@@ -142,7 +141,7 @@ def test_a_splits_file_is_used_and_checked(tmp_path: Path) -> None:
     path = tmp_path / "splits.json"
     path.write_text(json.dumps({"digit": {"train": [[1, 2]], "validate": [[3]], "test": [[4]]}}))
     assert audiomnist.fold_speakers(0, path) == {"train": (1, 2), "validate": (3,), "test": (4,)}
-    with pytest.raises(ValueError, match="holds no fold 1"):
+    with pytest.raises(ValueError, match="has no fold 1"):
         audiomnist.fold_speakers(1, path)
     path.write_text(json.dumps({"digit": {"train": [[1, 2]], "validate": [[2]], "test": [[4]]}}))
     with pytest.raises(ValueError, match="a speaker is in more than one split"):
@@ -153,10 +152,10 @@ def test_a_splits_file_is_used_and_checked(tmp_path: Path) -> None:
 
 
 def test_loading_waveforms(waves: Path) -> None:
-    told: list[tuple[int, int]] = []
-    dataset = load("audiomnist", waves, fold=1, progress=lambda done, total: told.append((done, total)))
+    messages: list[tuple[int, int]] = []
+    dataset = load("audiomnist", waves, fold=1, progress=lambda done, total: messages.append((done, total)))
     assert (len(dataset.train), len(dataset.evaluation), dataset.input_size) == (360, 120, (1, 40, 32))
-    assert told[-1] == (480, 480)
+    assert messages[-1] == (480, 480)
     assert "waveforms" in dataset.source
     assert isinstance(dataset.evaluation, Split)
     clips = audiomnist.clip_files(waves / "audiomnist")
@@ -166,7 +165,7 @@ def test_loading_waveforms(waves: Path) -> None:
     np.testing.assert_array_equal(dataset.evaluation.inputs[:, 0].numpy(), codes)
 
 
-def test_raw_waves_are_the_same_whatever_else_is_loaded(waves: Path) -> None:
+def test_waveforms_do_not_depend_on_validate(waves: Path) -> None:
     a, b = (load("audiomnist", waves / "audiomnist", features="wave", validate=v) for v in (False, True))
     assert a.input_size == (8000,)
     assert isinstance(a.train, Split)
@@ -205,7 +204,7 @@ def test_missing_speakers_and_unknown_features_are_named(tmp_path: Path) -> None
 
 
 @pytest.mark.data
-def test_real_features_are_the_recipe_applied_to_the_real_waves(real_data: Path) -> None:
+def test_real_features_equal_those_computed_from_the_real_waves(real_data: Path) -> None:
     home = real_data / "audiomnist"
     clips = audiomnist.clip_files(home)
     with np.load(home / audiomnist.PACKED) as packed:
@@ -218,7 +217,7 @@ def test_real_features_are_the_recipe_applied_to_the_real_waves(real_data: Path)
 
 
 @pytest.mark.data
-def test_real_folds_are_the_built_in_ones(real_data: Path) -> None:
+def test_real_folds_equal_the_built_in_ones(real_data: Path) -> None:
     for fold in range(5):
         built_in = audiomnist.fold_speakers(fold)
         assert audiomnist.fold_speakers(fold, real_data / "audiomnist" / "splits.json") == built_in

@@ -1,4 +1,4 @@
-"""The batch kernels against naive twins, and their draws against their distributions."""
+"""The batch kernels against naive twins, and their random draws against the expected distributions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerocross.data.augment import EIGENVALUES, EIGENVECTORS, augmented, crop, l
 
 @settings(max_examples=30, deadline=None)
 @given(st.data(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 6), st.integers(1, 6))
-def test_crop_equals_its_twin(data: st.DataObject, n: int, c: int, h: int, w: int) -> None:
+def test_crop_equals_its_naive_twin(data: st.DataObject, n: int, c: int, h: int, w: int) -> None:
     padding = data.draw(st.tuples(st.integers(0, 4), st.integers(0, 4)))
     top = data.draw(st.lists(st.integers(0, 2 * padding[0]), min_size=n, max_size=n))
     left = data.draw(st.lists(st.integers(0, 2 * padding[1]), min_size=n, max_size=n))
@@ -24,7 +24,7 @@ def test_crop_equals_its_twin(data: st.DataObject, n: int, c: int, h: int, w: in
 
 def test_crop_flip_draws_every_window_and_only_those() -> None:
     image = torch.arange(1, 33, dtype=torch.uint8).view(1, 1, 1, 32) * torch.ones(1, 1, 32, 1, dtype=torch.uint8)
-    image[0, 0, :, 0] = torch.arange(100, 132)  # each row and column has a mark of its own
+    image[0, 0, :, 0] = torch.arange(100, 132)  # each row and column has a distinct value
     windows = {}
     for top in range(9):
         for left in range(9):
@@ -60,7 +60,7 @@ def test_normalisation_of_bytes_and_floats() -> None:
     torch.testing.assert_close(normalised(x, mean, std).double(), expected, rtol=0, atol=1e-6)
     floats = x.float()
     torch.testing.assert_close(normalised(floats / 255, mean, std).double(), expected, rtol=0, atol=1e-6)
-    assert torch.equal(floats, x.float())  # the caller's tensor is left alone
+    assert torch.equal(floats, x.float())  # the caller's tensor is not changed
     offset = torch.randn(4, 3, generator=generator)
     torch.testing.assert_close(
         normalised(x, mean, std, offset).double(),
@@ -83,4 +83,5 @@ def test_lighting_has_the_covariance_of_the_principal_components() -> None:
     expected = vectors @ torch.diag((0.1 * values) ** 2) @ vectors.T
     assert float(offsets.mean(0).abs().max()) < 1e-4
     torch.testing.assert_close(offsets.T.cov(), expected, rtol=0.02, atol=2e-7)
-    torch.testing.assert_close(vectors @ vectors.T, torch.eye(3).double(), rtol=0, atol=1e-3)  # mistyped constants show
+    # Detects mistyped constants.
+    torch.testing.assert_close(vectors @ vectors.T, torch.eye(3).double(), rtol=0, atol=1e-3)

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from zerocross.data import Batches, BatchOptions, Split
 
-UNIT: dict[str, Any] = {"mean": (0.0,), "std": (1 / 255,)}  # bytes come out as they went in
+UNIT: dict[str, Any] = {"mean": (0.0,), "std": (1 / 255,)}  # bytes are returned unchanged
 
 
 def numbered(count: int) -> Split:
-    """Sample i shows the bytes of i everywhere and has target i."""
+    """Return samples of which number i has constant pixels with the bytes of i, and target i."""
     number = torch.arange(count)
     images = torch.stack([number % 256, number // 256, torch.zeros_like(number)], 1).to(torch.uint8)
     return Split(images[:, :, None, None].expand(count, 3, 32, 32).contiguous(), number)
@@ -39,7 +39,7 @@ def assert_same(a: list[tuple[Tensor, Tensor]], b: list[tuple[Tensor, Tensor]]) 
 
 @pytest.mark.parametrize("augment", ["none", "crop-flip", "shift"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_an_epoch_entered_in_the_middle_continues_to_the_bit(augment: str, rank: int) -> None:
+def test_an_epoch_entered_in_the_middle_is_bit_identical(augment: str, rank: int) -> None:
     batches = batches_of(numbered(100), 16, seed=7, augment=augment, rank=rank, world_size=2, **UNIT)
     whole = collected(batches, 3)
     assert len(whole) == len(batches) == 6
@@ -54,7 +54,7 @@ def test_images_and_targets_stay_together() -> None:
         torch.testing.assert_close(x[:, 0, 9, 9] + 256 * x[:, 1, 9, 9], y.float())
 
 
-def test_ranks_cut_the_batches_of_one_process() -> None:
+def test_ranks_split_the_batches_of_one_process() -> None:
     split = numbered(250)
     alone = collected(batches_of(split, 24, seed=5, **UNIT), 4)
     ranks = [collected(batches_of(split, 24, seed=5, rank=r, world_size=3, **UNIT), 4) for r in range(3)]
@@ -69,11 +69,12 @@ def test_order_and_draws_depend_on_seed_epoch_rank_and_batch() -> None:
     targets = {tuple(torch.cat([y for _, y in make(seed=s).epoch(e)]).tolist()) for s in (1, 2) for e in (0, 1)}
     assert len(targets) == 4
     ranks = [collected(make(rank=r, world_size=2)) for r in (0, 1)]
-    draws = {x.numpy().tobytes() for part in ranks for x, _ in part}  # all images are alike: only the draws differ
+    # All images are equal: only the random draws differ.
+    draws = {x.numpy().tobytes() for part in ranks for x, _ in part}
     assert len(draws) == 8
 
 
-def test_training_leaves_out_the_partial_batch_and_doubles_nothing() -> None:
+def test_training_drops_the_partial_batch_and_repeats_no_sample() -> None:
     seen = torch.cat([y for _, y in batches_of(numbered(103), 20, seed=0, **UNIT).epoch(0)])
     assert len(seen) == len(seen.unique()) == 100
 
@@ -91,7 +92,7 @@ def test_evaluation_sees_every_sample_once_in_order(count: int, per_rank: int, w
     assert sorted(torch.cat(parts).tolist()) == list(range(count))
 
 
-def test_data_are_not_changed_and_batches_are_float32() -> None:
+def test_data_do_not_change_and_batches_are_float32() -> None:
     split = Split(torch.randn(40, 3, 32, 32), torch.zeros(40, dtype=torch.int64))
     before = split.inputs.clone()
     for x, y in batches_of(split, 10, seed=0, augment="crop-flip", mean=(0.3,), std=(2.0,)).epoch(0):
@@ -108,13 +109,13 @@ def test_memory_format() -> None:
     assert torch.equal(a, b)
 
 
-def test_mistakes_are_named() -> None:
+def test_invalid_arguments_are_reported() -> None:
     flat = Split(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
-    with pytest.raises(ValueError, match="'cutout' is unknown here; choose one of none, crop-flip, shift"):
+    with pytest.raises(ValueError, match="'cutout' is unknown; choose one of none, crop-flip, shift"):
         batches_of(numbered(10), 5, seed=0, augment="cutout", **UNIT)
     with pytest.raises(ValueError, match=r"needs \(N, C, H, W\)"):
         batches_of(flat, 5, seed=0, augment="shift", **UNIT)
     with pytest.raises(ValueError, match="multiple of world_size 3"):
         batches_of(flat, 5, seed=0, world_size=3, **UNIT)
-    with pytest.raises(ValueError, match="start is within"):
-        batches_of(flat, 5, seed=0, **UNIT).epoch(0, 3)  # before the first batch is asked for
+    with pytest.raises(ValueError, match="start must lie within"):
+        batches_of(flat, 5, seed=0, **UNIT).epoch(0, 3)  # raised before the first batch is requested

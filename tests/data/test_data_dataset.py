@@ -1,4 +1,4 @@
-"""`from_tensors`, `load`, the digits, and parts held out."""
+"""`from_tensors`, `load`, the digits dataset and held-out parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(dataset: Dataset) -> tuple[set[bytes], set[bytes]]:
     return tuple({x.numpy().tobytes() for x in part.inputs} for part in (dataset.train, dataset.evaluation))  # pyright: ignore[reportReturnType]
 
 
-def test_ten_lines_suffice_for_data_of_ones_own() -> None:
+def test_custom_data_takes_ten_lines() -> None:
     x, y = np.random.default_rng(0).normal(3, 2, (100, 5)), np.arange(100) % 4
     dataset = from_tensors(x[:80], y[:80], x[80:], y[80:])
     assert (dataset.num_classes, dataset.input_size, dataset.class_names) == (4, (5,), ("0", "1", "2", "3"))
@@ -38,20 +38,20 @@ def test_ten_lines_suffice_for_data_of_ones_own() -> None:
     ("change", "words"),
     [
         ({"train_x": IMAGES[:, 0]}, r"train_x has shape \(6, 8, 8\)"),
-        ({"test_x": IMAGES.int()}, r"test_x is torch.int32; give uint8"),
+        ({"test_x": IMAGES.int()}, r"test_x is torch.int32; it must be uint8"),
         ({"train_x": IMAGES.float() / 0}, "not finite"),
-        ({"train_y": LABELS.float()}, "train_y is torch.float32; give integers"),
+        ({"train_y": LABELS.float()}, "train_y is torch.float32; it must have integers"),
         ({"test_y": LABELS[:5]}, r"test_y has shape \(5,\) for 6 samples"),
-        ({"train_y": LABELS - 1}, "train_y holds label -1"),
+        ({"train_y": LABELS - 1}, "train_y contains label -1"),
         ({"test_x": IMAGES[:, :1]}, "make them the same"),
         ({"test_x": IMAGES.float()}, "make them the same"),
         ({"train_x": IMAGES[:0], "train_y": LABELS[:0]}, "at least one"),
         ({"class_names": ["a", "b"]}, r"label 2 is outside 0\.\.1"),
-        ({"mean": (0.5, 0.5)}, "mean and std have 2 and 3 values; give 1 or 3"),
+        ({"mean": (0.5, 0.5)}, "mean and std have 2 and 3 values; they must have 1 or 3"),
         ({"std": (1.0, 0.0, 1.0)}, "must be above 0"),
     ],
 )
-def test_from_tensors_names_the_mistake(change: dict, words: str) -> None:
+def test_from_tensors_reports_invalid_arguments(change: dict, words: str) -> None:
     good: dict[str, Any] = {"train_x": IMAGES, "train_y": LABELS, "test_x": IMAGES, "test_y": LABELS}
     with pytest.raises(ValueError, match=words):
         from_tensors(**(good | change))
@@ -75,7 +75,8 @@ def test_a_held_out_part_has_its_share_of_each_class(labels: list[int], share: f
     assert torch.equal(torch.cat([kept, held]).sort().values, torch.arange(len(labels)))
     for label in set(labels):
         members = labels.count(label)
-        expected = max(1, round(share * members)) if members > 1 else 0  # the only one of a class is kept
+        # The only sample of a class is kept for training.
+        expected = max(1, round(share * members)) if members > 1 else 0
         assert int((targets[held] == label).sum()) == expected
     assert all(torch.equal(a, b) for a, b in zip((kept, held), held_out(targets, share), strict=True))
 
@@ -87,7 +88,7 @@ def test_digits() -> None:
     train, test = rows(dataset)
     assert not train & test
     assert isinstance(dataset.train, Split)
-    assert len(dataset.train.inputs.unique()) == 17  # 0..16 stay apart
+    assert len(dataset.train.inputs.unique()) == 17  # values 0..16 remain distinct
     assert int(dataset.train.inputs.max()) == 255
     counts = dataset.evaluation.targets.bincount()
     assert int(counts.max() - counts.min()) <= 3
@@ -99,7 +100,7 @@ def test_digits() -> None:
     assert len(searched.train) + len(searched.evaluation) == 1438
 
 
-def test_load_names_the_mistake() -> None:
+def test_load_reports_invalid_arguments() -> None:
     with pytest.raises(ValueError, match=f"'svhn' is unknown; choose one of {', '.join(NAMES)}"):
         load("svhn")
     with pytest.raises(ValueError, match="audiomnist has no option 'folds'; it has fold, features, progress"):

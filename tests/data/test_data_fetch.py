@@ -1,4 +1,4 @@
-"""Fetching from a server that may break, lie or attack: a clear error each time, and nothing half-written."""
+"""Downloads from a server that may fail, lie or attack: a clear error each time, and no partial files."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def get(site: Site, home: Path, progress: fetch.Progress | None = None) -> Path 
     return fetch.fetch_archive(site.address, home / "set", "batches", SUMS, progress)
 
 
-def left(home: Path) -> list[str]:
-    """Every file and folder below `home`."""
+def contents(home: Path) -> list[str]:
+    """Return every file and folder below `home`."""
     return sorted(str(path.relative_to(home)) for path in home.rglob("*"))
 
 
@@ -52,72 +52,72 @@ WHOLE = ["set", "set/batches", *(f"set/batches/{name}" for name in FILES)]
 PART = "set/batches.tar.gz.part"
 
 
-def test_a_good_archive_is_put_in_place(site: Site, tmp_path: Path) -> None:
-    told: list[tuple[int, int | None]] = []
-    assert get(site, tmp_path, lambda done, total: told.append((done, total))) == tmp_path / "set" / "batches"
-    assert left(tmp_path) == WHOLE
+def test_a_valid_archive_is_unpacked(site: Site, tmp_path: Path) -> None:
+    messages: list[tuple[int, int | None]] = []
+    assert get(site, tmp_path, lambda done, total: messages.append((done, total))) == tmp_path / "set" / "batches"
+    assert contents(tmp_path) == WHOLE
     assert {name: (tmp_path / "set" / "batches" / name).read_bytes() for name in FILES} == FILES
-    assert told[-1] == (len(GOOD), len(GOOD))
+    assert messages[-1] == (len(GOOD), len(GOOD))
 
 
-def test_data_that_are_there_are_left_alone(site: Site, tmp_path: Path) -> None:
+def test_existing_data_are_not_changed(site: Site, tmp_path: Path) -> None:
     get(site, tmp_path)
     assert get(site, tmp_path) is None
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
     (tmp_path / "set" / "batches" / "part_1.bin").write_bytes(b"mine")
     with pytest.raises(FileExistsError, match=r"incomplete \(part_1\.bin\): move it away"):
         get(site, tmp_path)
     assert (tmp_path / "set" / "batches" / "part_1.bin").read_bytes() == b"mine"
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_server_that_dies_half_way_is_continued(site: Site, tmp_path: Path, ranges: bool) -> None:
+def test_an_interrupted_download_is_continued(site: Site, tmp_path: Path, ranges: bool) -> None:
     site.dies_after, half = len(GOOD) // 2, len(GOOD) // 2
-    with pytest.raises(ValueError, match=f"broke off after {half} of {len(GOOD)} bytes, kept in .*: fetch again"):
+    with pytest.raises(ValueError, match=f"stopped after {half} of {len(GOOD)} bytes, kept in .*: fetch again"):
         get(site, tmp_path)
-    assert left(tmp_path) == ["set", PART]
+    assert contents(tmp_path) == ["set", PART]
     assert (tmp_path / PART).read_bytes() == GOOD[:half]
     site.dies_after, site.ranges = None, ranges
-    told: list[tuple[int, int | None]] = []
-    get(site, tmp_path, lambda done, total: told.append((done, total)))
-    assert told[-1] == (len(GOOD), len(GOOD))
-    assert site.asked == [None, f"bytes={half}-"]
-    assert left(tmp_path) == WHOLE
+    messages: list[tuple[int, int | None]] = []
+    get(site, tmp_path, lambda done, total: messages.append((done, total)))
+    assert messages[-1] == (len(GOOD), len(GOOD))
+    assert site.requests == [None, f"bytes={half}-"]
+    assert contents(tmp_path) == WHOLE
 
 
-def test_it_may_die_many_times(site: Site, tmp_path: Path) -> None:
+def test_a_download_may_be_interrupted_many_times(site: Site, tmp_path: Path) -> None:
     site.dies_after = len(GOOD) // 4 + 1
     for _ in range(3):
-        with pytest.raises(ValueError, match="broke off"):
+        with pytest.raises(ValueError, match="stopped after"):
             get(site, tmp_path)
     get(site, tmp_path)
-    assert left(tmp_path) == WHOLE
+    assert contents(tmp_path) == WHOLE
 
 
-def test_a_download_that_was_complete_is_not_repeated(site: Site, tmp_path: Path) -> None:
+def test_a_complete_download_is_not_repeated(site: Site, tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / PART).write_bytes(GOOD)
     get(site, tmp_path)
-    assert site.asked == [f"bytes={len(GOOD)}-"]
-    assert left(tmp_path) == WHOLE
+    assert site.requests == [f"bytes={len(GOOD)}-"]
+    assert contents(tmp_path) == WHOLE
 
 
-def test_a_partial_file_of_something_else(site: Site, tmp_path: Path) -> None:
+def test_a_partial_file_of_another_download(site: Site, tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / PART).write_bytes(GOOD + b"more")
-    with pytest.raises(ValueError, match=r"did not belong to .* it is removed"):
+    with pytest.raises(ValueError, match=r"did not belong to .*, and was removed"):
         get(site, tmp_path)
-    assert left(tmp_path) == ["set"]
+    assert contents(tmp_path) == ["set"]
     (tmp_path / PART).write_bytes(b"#" * 100)
     with pytest.raises(ValueError, match="bad archive, now removed"):
         get(site, tmp_path)
-    assert left(tmp_path) == ["set"]
+    assert contents(tmp_path) == ["set"]
     get(site, tmp_path)
-    assert left(tmp_path) == WHOLE
+    assert contents(tmp_path) == WHOLE
 
 
-def test_a_server_that_continues_elsewhere(site: Site, tmp_path: Path) -> None:
+def test_a_server_that_continues_at_the_wrong_offset(site: Site, tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / PART).write_bytes(GOOD[:100])
     site.lie = 7
@@ -132,7 +132,7 @@ def test_a_truncated_archive(site: Site, tmp_path: Path, cut: int, says_length: 
     site.content, site.says_length = GOOD[:cut], says_length
     with pytest.raises(ValueError, match="gave a bad archive, now removed"):
         get(site, tmp_path)
-    assert left(tmp_path) == ["set"]
+    assert contents(tmp_path) == ["set"]
 
 
 def test_wrong_content(site: Site, tmp_path: Path) -> None:
@@ -140,14 +140,14 @@ def test_wrong_content(site: Site, tmp_path: Path) -> None:
     site.content = archive(changed)
     with pytest.raises(ValueError, match=r"wrong checksum: part_2\.bin; fetch it again"):
         get(site, tmp_path)
-    assert left(tmp_path) == ["set"]
+    assert contents(tmp_path) == ["set"]
 
 
-def test_a_file_that_is_missing_in_the_archive(site: Site, tmp_path: Path) -> None:
+def test_a_file_missing_from_the_archive(site: Site, tmp_path: Path) -> None:
     site.content = archive({"batches/part_0.bin": FILES["part_0.bin"]})
     with pytest.raises(ValueError, match=r"part_1\.bin, part_2\.bin"):
         get(site, tmp_path)
-    assert left(tmp_path) == ["set"]
+    assert contents(tmp_path) == ["set"]
 
 
 def unsafe_members() -> Iterator[tarfile.TarInfo]:
@@ -162,16 +162,16 @@ def unsafe_members() -> Iterator[tarfile.TarInfo]:
 
 
 @pytest.mark.parametrize("member", list(unsafe_members()), ids=lambda m: f"{m.name}:{m.type.decode()}")
-def test_an_archive_that_reaches_outside(site: Site, tmp_path: Path, member: tarfile.TarInfo) -> None:
+def test_an_archive_that_writes_outside_its_folder(site: Site, tmp_path: Path, member: tarfile.TarInfo) -> None:
     home = tmp_path / "home"
     site.content = archive({f"batches/{name}": data for name, data in FILES.items()}, extra=member)
     with pytest.raises(ValueError, match="is unsafe"):
         get(site, home)
-    assert left(tmp_path) == ["home", "home/set"]
+    assert contents(tmp_path) == ["home", "home/set"]
     assert not Path("/tmp/zerocross-escaped").exists()
 
 
-def test_bounds(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_limits(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "MAX_UNPACKED", 10_000)
     with pytest.raises(ValueError, match="more than 100 members or 10000 bytes"):
         get(site, tmp_path)
@@ -182,26 +182,26 @@ def test_bounds(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(fetch, "MAX_DOWNLOAD", 100)
     for says_length in (True, False):
         site.content, site.says_length = GOOD, says_length
-        with pytest.raises(ValueError, match="exceeds the 100 bytes"):
+        with pytest.raises(ValueError, match="exceeds the expected maximum of 100 bytes"):
             get(site, tmp_path)
         assert (tmp_path / PART).stat().st_size <= 100
-    assert left(tmp_path) == ["set", PART]
+    assert contents(tmp_path) == ["set", PART]
 
 
-def test_a_server_that_says_no(site: Site, tmp_path: Path) -> None:
+def test_a_server_that_refuses(site: Site, tmp_path: Path) -> None:
     site.status = 404
     with pytest.raises(ValueError, match=r"could not download http://.* \(Not Found\); fetch again"):
         get(site, tmp_path)
-    assert left(tmp_path) == []
+    assert contents(tmp_path) == []
 
 
-def test_no_server_at_all(tmp_path: Path) -> None:
+def test_no_server(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         site = Site(address=f"http://127.0.0.1:{free.getsockname()[1]}/batches.tar.gz")
         with pytest.raises(ValueError, match=r"could not download .*refused"):
             get(site, tmp_path)
-    assert left(tmp_path) == []
+    assert contents(tmp_path) == []
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://host/a.tar.gz", "a.tar.gz", ""])
@@ -217,7 +217,7 @@ def test_a_full_disk_keeps_the_download(site: Site, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(tarfile.TarFile, "extract", full)
     with pytest.raises(ValueError, match=r"could not unpack .*No space left on device; it is kept"):
         get(site, tmp_path)
-    assert left(tmp_path) == ["set", PART]
+    assert contents(tmp_path) == ["set", PART]
     monkeypatch.undo()
     get(site, tmp_path)
-    assert left(tmp_path) == WHOLE
+    assert contents(tmp_path) == WHOLE

@@ -1,4 +1,4 @@
-"""HAPT from files in the official layout: windows inside segments, people apart."""
+"""HAPT from files in the official layout: windows lie inside segments, and people are in one part only."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from zerocross.data import Split, hapt, load
 
-# experiment, user, activity, first, last: windows of 128, 64 apart
+# experiment, user, activity, first, last; windows of 128, 64 apart
 SEGMENTS = [
     (1, 1, 5, 10, 10 + 127),  # exactly one window
-    (1, 1, 7, 138, 138 + 126),  # a sample too short: none
-    (2, 3, 1, 0, 128 + 64 - 1),  # two
-    (3, 2, 12, 5, 5 + 128 + 63 - 1),  # a sample short of two: one
+    (1, 1, 7, 138, 138 + 126),  # one sample too short: no window
+    (2, 3, 1, 0, 128 + 64 - 1),  # two windows
+    (3, 2, 12, 5, 5 + 128 + 63 - 1),  # one sample short of two: one window
 ]
 
 
@@ -43,12 +43,13 @@ def test_windows_lie_inside_the_segments(
     expected = [both[1][10:138].T, both[2][0:128].T, both[2][64:192].T]
     np.testing.assert_array_equal(dataset.train.inputs.numpy(), np.stack(expected))
     assert dataset.train.targets.tolist() == [4, 0, 0]
-    np.testing.assert_array_equal(dataset.evaluation.inputs.numpy(), both[3][5:133].T[None])  # user 2 is of the test
+    # User 2 is in the test part.
+    np.testing.assert_array_equal(dataset.evaluation.inputs.numpy(), both[3][5:133].T[None])
     assert dataset.evaluation.targets.tolist() == [11]
     assert (dataset.input_size, dataset.num_classes, len(dataset.mean)) == ((6, 128), 12, 6)
 
 
-def test_validation_holds_people_out_and_does_not_read_the_test_people(
+def test_validation_holds_out_people_and_does_not_read_the_test_people(
     tmp_path: Path, recordings: dict[tuple[str, int], np.ndarray]
 ) -> None:
     del recordings
@@ -57,11 +58,11 @@ def test_validation_holds_people_out_and_does_not_read_the_test_people(
     dataset = load("hapt", tmp_path, validate=True)
     assert dataset.train.targets.tolist() == [4]
     assert dataset.evaluation.targets.tolist() == [0, 0]  # user 3
-    with pytest.raises(FileNotFoundError, match=r"acc_exp03_user02\.txt is missing, which labels\.txt names"):
+    with pytest.raises(FileNotFoundError, match=r"acc_exp03_user02\.txt, which labels\.txt refers to, is missing"):
         load("hapt", tmp_path)
 
 
-def test_no_person_is_on_two_sides() -> None:
+def test_no_person_is_in_both_parts() -> None:
     assert not set(hapt.VALIDATION_PEOPLE) & set(hapt.TEST_PEOPLE)
     assert set(hapt.VALIDATION_PEOPLE + hapt.TEST_PEOPLE) < set(range(1, 31))
 
@@ -73,18 +74,18 @@ def _text(name: str, text: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_text("labels.txt", "1 1 5 10\n"), "a row has five numbers"),
+        (_text("labels.txt", "1 1 5 10\n"), "a row must have five numbers"),
         (_text("labels.txt", "1 1 5 x 9\n"), "is damaged"),
         (_text("labels.txt", "1 1 13 10 200\n"), r"activities outside 1\.\.12"),
         (_text("labels.txt", "1 1 5 10 400\n"), "reaches sample 400 of 300 of experiment 1"),
         (_text("labels.txt", "1 1 5 10 20\n"), "no segment of 128 samples"),
-        (_text("labels.txt", "1 1 5 10 200\n"), "some to train on"),
+        (_text("labels.txt", "1 1 5 10 200\n"), "training or evaluation people are missing"),
         (_text("gyro_exp01_user01.txt", "1 2\n"), "three finite numbers"),
         (_text("gyro_exp01_user01.txt", "1 2 nan\n"), "three finite numbers"),
         (_text("gyro_exp01_user01.txt", "1 2 3\n"), "300 acc and 1 gyro samples"),
     ],
 )
-def test_damage_is_an_error(
+def test_damaged_files_are_reported(
     tmp_path: Path, recordings: dict[tuple[str, int], np.ndarray], damage: Callable[[Path], object], words: str
 ) -> None:
     del recordings

@@ -44,7 +44,7 @@ def write(folder: Path, *, compressed: bool = True, seed: int = 0) -> dict[str, 
     ("name", "folder"),
     [("mnist", "mnist"), ("mnist", "MNIST/raw"), ("fashion-mnist", "fashion-mnist")],
 )
-def test_images_and_labels_are_those_of_the_files(tmp_path: Path, name: str, folder: str, compressed: bool) -> None:
+def test_images_and_labels_equal_those_of_the_files(tmp_path: Path, name: str, folder: str, compressed: bool) -> None:
     arrays = write(tmp_path / folder, compressed=compressed)
     dataset = load(name, tmp_path)
     for part, key in ((dataset.train, "train"), (dataset.evaluation, "t10k")):
@@ -55,7 +55,7 @@ def test_images_and_labels_are_those_of_the_files(tmp_path: Path, name: str, fol
     assert dataset.mean[0] == pytest.approx(arrays["train-images-idx3-ubyte"].mean() / 255, abs=1e-12)
 
 
-def test_validation_is_stratified_and_leaves_the_test_files_shut(tmp_path: Path) -> None:
+def test_validation_is_stratified_and_does_not_open_the_test_files(tmp_path: Path) -> None:
     write(tmp_path / "mnist")
     for file in (tmp_path / "mnist").glob("t10k*"):
         file.unlink()
@@ -66,7 +66,7 @@ def test_validation_is_stratified_and_leaves_the_test_files_shut(tmp_path: Path)
         load("mnist", tmp_path)
 
 
-def test_a_part_of_the_training_images_has_as_many_of_each_class(tmp_path: Path) -> None:
+def test_a_part_of_the_training_images_is_balanced(tmp_path: Path) -> None:
     write(tmp_path / "mnist")
     one, other = (load("mnist", tmp_path, train_size=50) for _ in range(2))
     assert one.train.targets.bincount().tolist() == [5] * 10
@@ -77,8 +77,8 @@ def test_a_part_of_the_training_images_has_as_many_of_each_class(tmp_path: Path)
             load("mnist", tmp_path, train_size=size)
 
 
-def test_the_two_sets_are_told_apart_by_their_folder(tmp_path: Path) -> None:
-    """Their files have the same names and sizes: one must never be taken for the other."""
+def test_the_two_datasets_are_distinguished_by_their_folder(tmp_path: Path) -> None:
+    """Their files have the same names and sizes, and must never be confused."""
     write(tmp_path / "fashion-mnist")
     assert load("fashion-mnist", tmp_path / "fashion-mnist").name == "fashion-mnist"
     with pytest.raises(FileNotFoundError, match="no mnist in"):
@@ -92,14 +92,14 @@ def test_the_two_sets_are_told_apart_by_their_folder(tmp_path: Path) -> None:
     [
         (lambda data: gzip.compress(data)[:-20], "is damaged"),
         (lambda _: b"no gzip at all", "is damaged"),
-        (lambda data: gzip.compress(data[:-1]), "is cut short"),
-        (lambda data: gzip.compress(data + b"1"), "has bytes left over"),
-        (lambda data: gzip.compress(data[:2] + b"\x0d" + data[3:]), "is no IDX file of bytes 200"),
-        (lambda _: gzip.compress(b""), "is no IDX file of bytes 200"),
+        (lambda data: gzip.compress(data[:-1]), "is truncated"),
+        (lambda data: gzip.compress(data + b"1"), "is too long"),
+        (lambda data: gzip.compress(data[:2] + b"\x0d" + data[3:]), "is not an IDX file of bytes 200"),
+        (lambda _: gzip.compress(b""), "is not an IDX file of bytes 200"),
         (lambda data: gzip.compress(data[:-1] + b"\x0a"), "labels reach 10"),
     ],
 )
-def test_damage_is_an_error_that_names_the_file(tmp_path: Path, damage: Callable[[bytes], bytes], words: str) -> None:
+def test_damaged_files_are_named(tmp_path: Path, damage: Callable[[bytes], bytes], words: str) -> None:
     arrays = write(tmp_path / "mnist")
     labels = encoded(arrays["train-labels-idx1-ubyte"])
     (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").write_bytes(damage(labels))
@@ -113,7 +113,7 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path, damage: Callable
     ("name", "mean", "std"), [("mnist", 0.1307, 0.3081), ("fashion-mnist", 0.2860, 0.3530)], ids=["mnist", "fashion"]
 )
 def test_real_files(real_data: Path, name: str, mean: float, std: float) -> None:
-    """Mean and standard deviation are the ones that everyone quotes."""
+    """Mean and standard deviation are the commonly quoted ones."""
     if not (real_data / name).is_dir():
         pytest.skip(f"no {name} in {real_data}")
     dataset = load(name, real_data)

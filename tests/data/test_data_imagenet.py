@@ -1,4 +1,4 @@
-"""Image files: both readers, odd files, ranks, resume, evaluation as published."""
+"""Image files: both readers, unusual files, ranks, resuming, evaluation as published."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READERS = ["pillow", pytest.param("dali", marks=pytest.mark.skipif(not DALI, rea
 
 
 def smooth(width: int, height: int, channels: int, seed: int) -> np.ndarray:
-    """A picture that survives JPEG: a gradient of its own for each seed and channel."""
+    """Return a picture that survives JPEG: a different gradient for each seed and channel."""
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     slopes = np.random.default_rng(seed).uniform(-1, 1, (channels, 2))
     return np.stack([127 + 60 * (a * x + b * y) for a, b in slopes], -1).astype(np.uint8)
@@ -36,7 +36,7 @@ def save(path: Path, width: int, height: int, mode: str = "RGB", seed: int = 0, 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three classes of 10 images to train on and 5, 3 and 1 to evaluate on, some of them odd."""
+    """Write three classes with 10 training images and 5, 3 and 1 evaluation images, some of them unusual."""
     home = tmp_path_factory.mktemp("images")
     for k, name in enumerate(("n01", "n02", "n03")):
         for i in range(10):
@@ -111,7 +111,7 @@ def test_ranks_share_an_epoch(tree: Path, reader: str) -> None:
     assert torch.equal(alone, together)
 
 
-def test_pillow_enters_an_epoch_anywhere_and_dali_says_that_it_cannot(tree: Path) -> None:
+def test_pillow_enters_an_epoch_anywhere_and_dali_refuses(tree: Path) -> None:
     batches = load("imagenet", tree, reader="pillow").train_batches(6, seed=3)
     whole = list(batches.epoch(1))
     for start in range(6):
@@ -122,13 +122,13 @@ def test_pillow_enters_an_epoch_anywhere_and_dali_says_that_it_cannot(tree: Path
     if DALI:
         streamed = load("imagenet", tree, reader="dali").train_batches(6, seed=3)
         assert not streamed.resumable
-        with pytest.raises(ValueError, match="start 2: DALI cannot enter an epoch in the middle"):
+        with pytest.raises(ValueError, match="start 2: DALI cannot start in the middle of an epoch"):
             streamed.epoch(1, 2)
 
 
 @pytest.mark.skipif(not DALI, reason="NVIDIA DALI is not installed")
 def test_the_readers_agree_on_an_image_without_detail(tmp_path: Path) -> None:
-    """Of a plain image every crop is alike: what differs could only be order, colour, lighting or normalisation."""
+    """All crops of a plain image are equal, so that only order, colour, lighting or normalisation could differ."""
     for k in range(8):
         for part in ("train", "val"):
             path = tmp_path / part / f"c{k}" / "0.png"
@@ -143,7 +143,7 @@ def test_the_readers_agree_on_an_image_without_detail(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ramps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """200 times one picture, red rising from left to right: how much of it is shown tells the width of the crop."""
+    """Write 200 copies of one picture with red rising from left to right, which reveals the width of a crop."""
     home = tmp_path_factory.mktemp("ramps")
     pixels = np.zeros((120, 256, 3), dtype=np.uint8)
     pixels[..., 0], pixels[..., 1:] = np.arange(256), 128
@@ -155,7 +155,7 @@ def ramps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_crops_flips_and_lighting_have_their_distributions(ramps: Path, reader: str) -> None:
+def test_distributions_of_crops_flips_and_lighting(ramps: Path, reader: str) -> None:
     dataset = load("imagenet", ramps, reader=reader, workers=1)
     x, _ = next(dataset.train_batches(200, seed=4).epoch(0))
     shown = x.double() * torch.tensor(dataset.std)[:, None, None] + torch.tensor(dataset.mean)[:, None, None]
@@ -165,13 +165,13 @@ def test_crops_flips_and_lighting_have_their_distributions(ramps: Path, reader: 
     assert abs(float(slope.abs().mean()) - widths.mean()) < 0.03
     assert abs(float(slope.abs().std()) - widths.std()) < 0.03
     assert 75 <= int((slope < 0).sum()) <= 125
-    colour = shown[:, 1:].mean((2, 3)) - 128 / 255  # green and blue are plain: what is left is the lighting
+    colour = shown[:, 1:].mean((2, 3)) - 128 / 255  # green and blue are constant: the rest is the lighting
     assert 0.010 < float(colour[:, 0].std()) < 0.016  # 0.1 * sqrt(sum((vector * value)^2)) = 0.0126
     assert 0.010 < float(colour[:, 1].std()) < 0.016  # 0.0128
     assert float(shown[:, 1].flatten(1).std(1).max()) < 1e-6  # one colour per image
 
 
-def test_evaluation_reads_with_pillow_each_file_once(tree: Path) -> None:
+def test_evaluation_reads_each_file_once_with_pillow(tree: Path) -> None:
     dataset = load("imagenet", tree)
     parts = [list(dataset.eval_batches(4, rank=r, world_size=2, channels_last=True).epoch()) for r in (0, 1)]
     assert sorted(y for part in parts for _, ys in part for y in ys.tolist()) == [0] * 5 + [1] * 3 + [2]
@@ -212,7 +212,7 @@ def test_centre_crop_resizes_the_shorter_side_to_256(size: tuple[int, int]) -> N
         assert abs((out[112, -1, 0] - out[112, 0, 0]) / 255 - shown) < 0.03
 
 
-def test_random_boxes_follow_the_recipe() -> None:
+def test_random_boxes_have_the_published_distribution() -> None:
     rng = np.random.default_rng(0)
     boxes = np.array([random_box(400, 300, rng) for _ in range(4000)])
     w, h = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
@@ -224,13 +224,13 @@ def test_random_boxes_follow_the_recipe() -> None:
     assert area.max() > 0.95
     assert ratio.min() > 0.73
     assert ratio.max() < 1.36
-    assert abs(np.log(ratio[area < 0.3]).mean()) < 0.02  # small boxes are never refused: symmetric in the logarithm
+    assert abs(np.log(ratio[area < 0.3]).mean()) < 0.02  # small boxes are never rejected: symmetric in the logarithm
 
 
 @pytest.mark.parametrize(
     ("size", "box"), [((900, 9), (444, 0, 456, 9)), ((9, 900), (0, 444, 9, 456)), ((1, 1), (0, 0, 1, 1))]
 )
-def test_an_image_that_no_box_fits_gives_its_centre(size: tuple[int, int], box: tuple[int, int, int, int]) -> None:
+def test_an_image_that_fits_no_box_gives_its_centre(size: tuple[int, int], box: tuple[int, int, int, int]) -> None:
     drawn = [random_box(*size, np.random.default_rng(seed)) for seed in range(50)]
     assert box in drawn
     for left, top, right, bottom in drawn:
@@ -262,14 +262,14 @@ def test_abandoning_an_epoch_leaves_no_threads(tree: Path) -> None:
     assert threading.active_count() == before
 
 
-def test_trees_that_do_not_fit_are_refused(tmp_path: Path, tree: Path) -> None:
+def test_inconsistent_folders_are_refused(tmp_path: Path, tree: Path) -> None:
     shutil.copytree(tree / "imagenet", tmp_path / "a")
     (tmp_path / "a" / "val" / "n99").mkdir()
-    with pytest.raises(ValueError, match="val has class n99, which train/ has not"):
+    with pytest.raises(ValueError, match="val has class n99, which train/ does not have"):
         load("imagenet", tmp_path / "a", reader="pillow")
     for part in ("train", "val"):
         (tmp_path / "b" / part / "n01").mkdir(parents=True)
-    with pytest.raises(ValueError, match="no image in them"):
+    with pytest.raises(ValueError, match="no images"):
         load("imagenet", tmp_path / "b", reader="pillow")
     with pytest.raises(ValueError, match="reader 'turbo', workers 4: choose one of auto, dali, pillow"):
         load("imagenet", tree, reader="turbo")
@@ -300,7 +300,7 @@ def test_real_images_through_two_ranks(real_data: Path, reader: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 60_000), (60_000, 1), (2, 129), (3, 700)])
-def test_strip_is_cropped_without_being_resized_whole(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strip_is_cropped_before_it_is_resized(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     resize, largest = Image.Image.resize, 0
 
     def noted(self: Image.Image, size: tuple[int, int], *words: Any, **values: Any) -> Image.Image:
@@ -316,7 +316,7 @@ def test_strip_is_cropped_without_being_resized_whole(size: tuple[int, int], mon
     assert largest <= 256 * 256 * 64
 
 
-def test_middle_of_a_strip_is_what_resizing_it_whole_gives() -> None:
+def test_centre_of_a_strip_equals_that_of_the_resized_image() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 300, 3), dtype=np.uint8)
     image = Image.fromarray(pixels)
     whole = image.resize((25_600, 256), Image.Resampling.BILINEAR).crop((12_688, 16, 12_912, 240))

@@ -1,4 +1,4 @@
-"""IMDB reviews from both layouts: words, vocabulary from the training part alone, no text on both sides."""
+"""IMDB reviews from both layouts: words, a vocabulary from the training part only, no text in both parts."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_tokens() -> None:
 
 
 @pytest.mark.parametrize("write", [write_lines, write_folders])
-def test_bags_are_those_of_the_texts(tmp_path: Path, write: object) -> None:
+def test_bags_of_words_equal_those_of_the_texts(tmp_path: Path, write: object) -> None:
     write(tmp_path / "imdb")  # type: ignore[operator]
     train, test = splits(tmp_path)
-    trained = BAD + GOOD[:3]  # the fourth stands in test
+    trained = BAD + GOOD[:3]  # the fourth is also in the test part
     vocabulary = imdb.most_frequent([imdb.tokens(text) for text in trained], 100)
-    assert vocabulary[:4] == ["acting", "film", "i", "!"]  # twice each, then once, by the alphabet
+    assert vocabulary[:4] == ["acting", "film", "i", "!"]  # twice each, then once each, in alphabetical order
     for split, texts in ((train, trained), (test, TEST_BAD + TEST_GOOD)):
         for row, text in zip(split.inputs, texts, strict=True):
             present = {vocabulary[i] for i in row.nonzero().flatten().tolist()}
@@ -67,18 +67,18 @@ def test_bags_are_those_of_the_texts(tmp_path: Path, write: object) -> None:
     assert "without 1 training reviews" in load("imdb", tmp_path).source
 
 
-def test_the_vocabulary_is_of_the_training_part_alone(tmp_path: Path) -> None:
-    """A word of the test reviews only, however frequent there, has no place."""
+def test_the_vocabulary_comes_from_the_training_part_only(tmp_path: Path) -> None:
+    """A frequent word that occurs only in test reviews is not in the vocabulary."""
     write_lines(tmp_path / "imdb")
     before, _ = splits(tmp_path)
     test = [{"text": f"zebra zoo {i}", "label": int(i > 3)} for i in range(8)]
     (tmp_path / "imdb" / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in test))
     after, evaluation = splits(tmp_path)
     assert not evaluation.inputs.any()
-    assert after.inputs.shape[1] == before.inputs.shape[1] + 5  # "both parts have this one" is trained on now
+    assert after.inputs.shape[1] == before.inputs.shape[1] + 5  # "both parts have this one" is now in the training part
 
 
-def test_validation_leaves_test_shut(tmp_path: Path) -> None:
+def test_validation_does_not_read_the_test_part(tmp_path: Path) -> None:
     write_lines(tmp_path / "imdb")
     (tmp_path / "imdb" / "test.jsonl").unlink()
     train, held = splits(tmp_path, validate=True)
@@ -105,12 +105,12 @@ def test_options(tmp_path: Path) -> None:
         ('{"text": "x"', "line 9: not a review"),
         ('{"text": "x"}', "line 9: not a review"),
         ("3", "line 9: not a review"),
-        ('{"text": "x", "label": 2}', "line 9: a review is"),
-        ('{"text": 5, "label": 1}', "line 9: a review is"),
-        ('{"text": "x", "label": 1}', "4 bad and 5 good reviews; IMDB has 4 of each"),
+        ('{"text": "x", "label": 2}', "line 9: a review must be"),
+        ('{"text": 5, "label": 1}', "line 9: a review must be"),
+        ('{"text": "x", "label": 1}', "4 negative, 5 positive reviews; IMDB has 4 of each"),
     ],
 )
-def test_damage_is_an_error(tmp_path: Path, line: str, words: str) -> None:
+def test_damaged_files_are_reported(tmp_path: Path, line: str, words: str) -> None:
     write_lines(tmp_path / "imdb")
     with (tmp_path / "imdb" / "train.jsonl").open("a") as file:
         file.write(line + "\n")

@@ -1,4 +1,4 @@
-"""Batches are cut so that ranks share an epoch without losing or doubling a sample."""
+"""Batches are split so that ranks share an epoch without losing or repeating a sample."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_evaluation_covers_every_sample_exactly_once(shape: tuple[int, int, int]
 
 
 @given(shapes)
-def test_training_batches_are_whole_and_split_contiguously(shape: tuple[int, int, int]) -> None:
+def test_training_batches_are_full_and_split_contiguously(shape: tuple[int, int, int]) -> None:
     count, per_rank, world = shape
     size = per_rank * world
     plans = [BatchPlan(count + size, size, rank, world, drop_last=True) for rank in range(world)]
@@ -47,21 +47,21 @@ def test_a_rank_may_have_nothing_to_evaluate() -> None:
         ({"batch_size": 10, "world_size": 4}, "multiple of world_size 4"),
         ({"batch_size": 0}, "batch_size 0"),
         ({"batch_size": 8, "rank": 2, "world_size": 2}, "rank 2 is outside 0..1"),
-        ({"batch_size": 101, "drop_last": True}, "exceeds the 100 samples"),
+        ({"batch_size": 101, "drop_last": True}, "exceeds the 100 training samples"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused(arguments: dict, words: str) -> None:
+def test_impossible_plans_are_refused(arguments: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         BatchPlan(100, **arguments)
 
 
 @pytest.mark.parametrize(("epoch", "start"), [(-1, 0), (0, -1), (0, 11)])
-def test_a_place_outside_the_epoch_is_refused(epoch: int, start: int) -> None:
+def test_a_position_outside_the_epoch_is_refused(epoch: int, start: int) -> None:
     with pytest.raises(ValueError, match=r"0\.\.10"):
         BatchPlan(100, 10).check(epoch, start)
 
 
-def test_order_is_a_permutation_of_seed_and_epoch() -> None:
+def test_order_is_a_permutation_that_depends_on_seed_and_epoch() -> None:
     orders = {(seed, epoch): epoch_order(500, seed, epoch) for seed in (0, 1) for epoch in (0, 1)}
     for order in orders.values():
         assert torch.equal(order.sort().values, torch.arange(500))

@@ -1,4 +1,4 @@
-"""Sets of the UCR archive from files in its layout: labels from 0, normalised, no series on both sides."""
+"""Datasets of the UCR archive from files in its layout: labels from 0, normalised, no series in both parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
 
 
 def write(home: Path, name: str, *, repeated: int = 0) -> dict[str, np.ndarray]:
-    """Random sets; the first `repeated` training series stand in test, too, with their labels."""
+    """Write random datasets; the first `repeated` training series are also in the test part, with their labels."""
     series, rng = SMALL[name], np.random.default_rng(0)
     rows = {}
     for part, count in (("TRAIN", series.train), ("TEST", series.test)):
@@ -45,7 +45,7 @@ def parts(name: str, home: Path, **options: bool) -> tuple[Split, Split]:
 
 @pytest.mark.parametrize("home", ["ucr", "UCRArchive_2018"])
 @pytest.mark.parametrize("name", ["ECG5000", "Wafer"])
-def test_series_and_labels_are_those_of_the_files(tmp_path: Path, name: str, home: str) -> None:
+def test_series_and_labels_equal_those_of_the_files(tmp_path: Path, name: str, home: str) -> None:
     rows = write(tmp_path / home, name)
     for split, values in zip(parts(name, tmp_path), rows.values(), strict=True):
         np.testing.assert_array_equal(split.inputs.numpy()[:, 0], values[:, 1:].astype(np.float32))
@@ -54,7 +54,7 @@ def test_series_and_labels_are_those_of_the_files(tmp_path: Path, name: str, hom
     assert load("ucr", tmp_path, set=name).input_size == (1, 9)
 
 
-def test_crop_is_normalised_series_by_series(tmp_path: Path) -> None:
+def test_crop_is_normalised_per_series(tmp_path: Path) -> None:
     rows = write(tmp_path / "ucr", "Crop")
     train, _ = parts("Crop", tmp_path)
     for ours, raw in zip(train.inputs.numpy()[:, 0], rows["TRAIN"][:, 1:], strict=True):
@@ -63,7 +63,7 @@ def test_crop_is_normalised_series_by_series(tmp_path: Path) -> None:
     assert not ucr.prepared(constant, "Crop").any()
 
 
-def test_what_is_trained_on_is_not_evaluated_on(tmp_path: Path) -> None:
+def test_training_series_are_not_evaluated_on(tmp_path: Path) -> None:
     rows = write(tmp_path / "ucr", "ECG5000", repeated=4)
     train, evaluation = parts("ECG5000", tmp_path)
     assert (len(train), len(evaluation)) == (20, 8)
@@ -71,18 +71,36 @@ def test_what_is_trained_on_is_not_evaluated_on(tmp_path: Path) -> None:
     assert "evaluated without 4 series that are trained on" in load("ucr", tmp_path, set="ECG5000").source
 
 
-def test_validation_leaves_the_test_file_shut_and_shares_no_series(tmp_path: Path) -> None:
+def test_validation_does_not_open_the_test_file_and_shares_no_series(tmp_path: Path) -> None:
     rows = write(tmp_path / "ucr", "ECG5000")
     (tmp_path / "ucr" / "ECG5000" / "ECG5000_TEST.tsv").unlink()
     train, held = parts("ECG5000", tmp_path, validate=True)
     assert held.targets.bincount().tolist() == [1, 1, 1]
     assert len(train) + len(held) == 20
-    rows["TRAIN"][:, 1:] = rows["TRAIN"][0, 1:]  # all the same: none is left to evaluate on
+    rows["TRAIN"][:, 1:] = rows["TRAIN"][0, 1:]  # all equal: none remains for evaluation
     np.savetxt(tmp_path / "ucr/ECG5000/ECG5000_TRAIN.tsv", rows["TRAIN"], delimiter="\t", fmt="%.9g")
     with pytest.raises(ValueError, match="at least one"):
         load("ucr", tmp_path, set="ECG5000", validate=True)
     with pytest.raises(FileNotFoundError, match="ECG5000_TEST"):
         load("ucr", tmp_path, set="ECG5000")
+
+
+def test_a_part_of_the_training_series_in_proportion(tmp_path: Path) -> None:
+    write(tmp_path / "ucr", "ECG5000", repeated=4)
+    train, evaluation = parts("ECG5000", tmp_path)
+    some, same = (load("ucr", tmp_path, set="ECG5000", train_size=10) for _ in range(2))
+    assert isinstance(some.train, Split)
+    assert isinstance(same.train, Split)
+    assert isinstance(some.evaluation, Split)
+    assert np.bincount(train.targets.numpy()).tolist() == [7, 7, 6]
+    assert all(3 <= count <= 4 for count in np.bincount(some.train.targets.numpy()))
+    whole = {bytes(row) for row in train.inputs.numpy()}
+    assert {bytes(row) for row in some.train.inputs.numpy()} < whole
+    assert some.train.inputs.equal(same.train.inputs)
+    assert some.evaluation.inputs.equal(evaluation.inputs)  # without those of all training series
+    assert f"{len(some.train.targets)} training series" in some.source
+    with pytest.raises(ValueError, match="train_size is 20; ECG5000 has 20 series to train on, so it must be at least"):
+        load("ucr", tmp_path, set="ECG5000", train_size=20)
 
 
 def test_the_only_series_of_a_class_is_trained_on(tmp_path: Path) -> None:
@@ -96,9 +114,9 @@ def test_the_only_series_of_a_class_is_trained_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("1\t2\n", "holds 1 rows of 2 numbers"), ("1\tx\n", "is damaged"), (None, "labels other than 1, 2, 3")],
+    [("1\t2\n", "has 1 rows of 2 numbers"), ("1\tx\n", "is damaged"), (None, "labels other than 1, 2, 3")],
 )
-def test_damage_is_an_error_that_names_the_file(tmp_path: Path, text: str | None, words: str) -> None:
+def test_damaged_files_are_named(tmp_path: Path, text: str | None, words: str) -> None:
     rows = write(tmp_path / "ucr", "ECG5000")["TRAIN"]
     path = tmp_path / "ucr" / "ECG5000" / "ECG5000_TRAIN.tsv"
     rows[0, 0] = 4
@@ -129,4 +147,5 @@ def test_real_sets(real_data: Path, name: str) -> None:
     inputs = dataset.evaluation.inputs.double()  # type: ignore[attr-defined]
     assert float(inputs.mean(2).abs().max()) < 1e-4
     spread = inputs.std(2, unbiased=True)
-    assert float(((spread - 1).abs() * (spread > 0)).max()) < 0.03  # population or sample, as its donor chose
+    # Population or sample standard deviation, depending on the dataset.
+    assert float(((spread - 1).abs() * (spread > 0)).max()) < 0.03

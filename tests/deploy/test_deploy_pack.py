@@ -1,4 +1,4 @@
-"""Packing: networks of the registry and a foreign one give what PyTorch gives, in the bytes that were promised."""
+"""Packing: packed networks give the same outputs as PyTorch, within the promised file size."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from zerocross.runtime.format import parse, read, real_weight, weight_signs
 
 
 @pytest.fixture(autouse=True)
-def same_weights_every_time() -> None:
+def fixed_seed() -> None:
     torch.manual_seed(0)
 
 
-def shaken(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The model with batch-norm statistics, shifts, slopes, scales and biases that are not their start."""
+def randomized(model: nn.Module, seed: int = 0) -> nn.Module:
+    """Randomize batch-norm statistics, shifts, slopes, scales, biases and latent weights; return the model."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(tensor: Tensor, low: float, high: float) -> None:
@@ -49,8 +49,8 @@ def shaken(model: nn.Module, seed: int = 0) -> nn.Module:
     return model.eval()
 
 
-class Foreign(nn.Module):
-    """A network that is not in the registry: branches, groups, dilation, pools, shared modules, plain functions."""
+class CustomNetwork(nn.Module):
+    """A network outside the registry: branches, groups, dilation, pools, shared modules, plain functions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def small(**options: Any) -> nn.Module:
 
 
 def outputs(model: nn.Module, packed: Packed, size: tuple[int, ...], count: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    """(packed, PyTorch) outputs of a few random inputs."""
+    """Return the outputs of the packed network and of PyTorch for a few random inputs."""
     x = torch.randn(count, *size, generator=torch.Generator().manual_seed(5))
     graph = parse(packed.data)
     with torch.no_grad():
@@ -125,16 +125,16 @@ def outputs(model: nn.Module, packed: Packed, size: tuple[int, ...], count: int 
 
 
 def within_size(packed: Packed, model: nn.Module) -> bool:
-    """The promise: 1.02 bits per binary weight, the real parameters' own bytes, and 16 KB."""
+    """Check the promised size: 1.02 bits per binary weight, 4 bytes per real parameter, and 16 KB."""
     total = summary(model).total
     return len(packed.data) <= 1.02 * total.binary / 8 + 4 * total.real + 16 * 1024
 
 
-def test_a_foreign_network_gives_what_pytorch_gives():
-    model = shaken(Foreign())
+def test_a_custom_network_equals_pytorch():
+    model = randomized(CustomNetwork())
     packed = pack(model, (3, 18, 18))
-    found, wanted = outputs(model, packed, (3, 18, 18))
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    result, expected = outputs(model, packed, (3, 18, 18))
+    np.testing.assert_allclose(result, expected, atol=1e-4)
     assert within_size(packed, model)
     kinds = {layer.name: (layer.op, layer.kind) for layer in packed.layers}
     assert kinds["left"] == ("binary_conv2d", "binary")
@@ -143,16 +143,16 @@ def test_a_foreign_network_gives_what_pytorch_gives():
     assert kinds["depthwise"] == ("conv2d", "real")
 
 
-def test_functions_and_in_place_operations_give_what_pytorch_gives():
-    model = shaken(Functions())
+def test_functions_and_in_place_operations_equal_pytorch():
+    model = randomized(Functions())
     packed = pack(model, (3, 11, 11))
     np.testing.assert_allclose(*outputs(model, packed, (3, 11, 11)), atol=1e-4)
     assert [layer.kind for layer in packed.layers if layer.weights] == ["real", "binary", "real"]
 
 
-@pytest.mark.parametrize(("network", "size"), [(Foreign, (3, 18, 18)), (Functions, (3, 11, 11))])
-def test_the_runtime_gives_what_pytorch_gives(network: type[nn.Module], size: tuple[int, ...]):
-    model = shaken(network())
+@pytest.mark.parametrize(("network", "size"), [(CustomNetwork, (3, 18, 18)), (Functions, (3, 11, 11))])
+def test_the_runtime_equals_pytorch(network: type[nn.Module], size: tuple[int, ...]):
+    model = randomized(network())
     x = torch.randn(3, *size)
     with torch.no_grad():
         np.testing.assert_allclose(Model(pack(model, size).graph)(x.numpy()), model(x).numpy(), atol=1e-4)
@@ -172,32 +172,32 @@ LARGE = {name: (name, (3, 33, 33), {"classes": 7}) for name in ("birealnet18", "
 
 
 @pytest.mark.parametrize("case", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
-def test_models_of_the_registry_give_what_pytorch_gives(case: str):
+def test_models_of_the_registry_equal_pytorch(case: str):
     name, size, options = (SMALL | LARGE)[case]
-    model = shaken(create(name, **options))
+    model = randomized(create(name, **options))
     packed = pack(model, size)
-    found, wanted = outputs(model, packed, size, 1 if case in LARGE else 4)
-    np.testing.assert_allclose(found, wanted, atol=1e-4 * max(1, float(np.abs(wanted).max())))
+    result, expected = outputs(model, packed, size, 1 if case in LARGE else 4)
+    np.testing.assert_allclose(result, expected, atol=1e-4 * max(1, float(np.abs(expected).max())))
     assert within_size(packed, model)
 
 
 @pytest.mark.parametrize("binarizer", [name for name in BINARIZERS if name != "adabin"])
-def test_every_binarizer_leaves_signs_and_a_scale(binarizer: str):
-    model = shaken(small(weights="latent", binarizer=binarizer))
+def test_every_binarizer_packs_to_signs_and_a_scale(binarizer: str):
+    model = randomized(small(weights="latent", binarizer=binarizer))
     packed = pack(model, (2, 6, 6))
     assert "layers: 1 binary, 0 with binary weights only, 2 real" in packed.table()
-    found, wanted = outputs(model, packed, (2, 6, 6))
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    result, expected = outputs(model, packed, (2, 6, 6))
+    np.testing.assert_allclose(result, expected, atol=1e-4)
 
 
-def test_bits_and_sums_of_every_binary_layer_are_those_of_the_network():
-    model = shaken(create("birealnet20"))
+def test_bits_and_sums_of_every_binary_layer_equal_pytorch():
+    model = randomized(create("birealnet20"))
     packed = pack(model, (3, 32, 32))
     graph = parse(packed.data)
     seen: dict[str, tuple[Tensor, Tensor]] = {}
     for name, module in model.named_modules():
         if isinstance(module, BinaryConv2d):
-            module.register_forward_hook(lambda _, given, out, name=name: seen.update({name: (given[0], out)}))
+            module.register_forward_hook(lambda _, args, out, name=name: seen.update({name: (args[0], out)}))
     x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         logits = model(x).numpy()
@@ -213,8 +213,8 @@ def test_bits_and_sums_of_every_binary_layer_are_those_of_the_network():
     assert within_size(packed, model)
 
 
-def test_a_block_without_shortcut_is_thresholds_only():
-    model = shaken(nn.Sequential(
+def test_a_network_without_shortcuts_folds_into_thresholds():
+    model = randomized(nn.Sequential(
         Sign(), BinaryConv2d(4, 8, 3, bias=True), nn.BatchNorm2d(8), nn.Hardtanh(), Sign(),
         BinaryConv2d(8, 8, 3), nn.MaxPool2d(2), nn.BatchNorm2d(8), RSign(8), nn.Flatten(), BinaryLinear(72, 5),
     ))  # fmt: skip
@@ -223,13 +223,13 @@ def test_a_block_without_shortcut_is_thresholds_only():
         "input", "sign", "binary_conv2d", "threshold", "binary_conv2d", "max_pool2d", "threshold", "flatten",
         "binary_linear",
     ]  # fmt: skip
-    found, wanted = outputs(model, packed, (4, 10, 10))
-    np.testing.assert_array_equal(found, wanted)
+    result, expected = outputs(model, packed, (4, 10, 10))
+    np.testing.assert_array_equal(result, expected)
     assert "bias, batch norm, hardtanh and sign folded in" in packed.table()
 
 
-def test_a_sign_before_a_pool_moves_behind_it():
-    model = shaken(nn.Sequential(BinaryConv2d(3, 4, 3, sign_input="clip"), Sign(), nn.MaxPool2d(2, padding=1),
+def test_a_sign_before_a_pool_moves_after_it():
+    model = randomized(nn.Sequential(BinaryConv2d(3, 4, 3, sign_input="clip"), Sign(), nn.MaxPool2d(2, padding=1),
                                  BinaryConv2d(4, 2, 2)))  # fmt: skip
     packed = pack(model, (3, 9, 9))
     assert [node.op for node in packed.graph.nodes][-3:] == ["max_pool2d", "threshold", "binary_conv2d"]
@@ -246,7 +246,7 @@ class OnePadded(nn.Module):
 
 
 @pytest.mark.parametrize("padding", [0.0, 1.0])
-def test_padding_by_a_constant_becomes_the_convolutions(padding: float):
+def test_padding_by_a_constant_is_folded_into_the_convolution(padding: float):
     model = OnePadded(padding)
     packed = pack(model, (3, 5, 5))
     conv = parse(packed.data).nodes[-1]
@@ -282,23 +282,23 @@ def test_a_plain_layer_of_signs_is_binary():
 
 
 def test_real_weights_in_16_and_8_bits():
-    model = shaken(small())
+    model = randomized(small())
     packed = {real: pack(model, (2, 6, 6), real=real) for real in ("float32", "float16", "int8")}
     assert len(packed["float32"].data) > len(packed["float16"].data) > len(packed["int8"].data)
     for real, bound in (("float16", 1e-3), ("int8", 1 / 254 + 1e-6)):
         graph, exact = parse(packed[real].data), parse(packed["float32"].data)
         for node, same in zip(graph.nodes, exact.nodes, strict=True):
             if node.op in {"conv2d", "linear"}:
-                weight, wanted = real_weight(graph, node), real_weight(exact, same)
-                largest = np.abs(wanted).reshape(len(wanted), -1).max(axis=1)
-                error = np.abs(weight - wanted).reshape(len(wanted), -1).max(axis=1)
+                weight, expected = real_weight(graph, node), real_weight(exact, same)
+                largest = np.abs(expected).reshape(len(expected), -1).max(axis=1)
+                error = np.abs(weight - expected).reshape(len(expected), -1).max(axis=1)
                 assert (error <= bound * largest).all()
     with pytest.raises(ValueError, match="real = 'int4': it must be one of float32, float16, int8"):
         pack(model, (2, 6, 6), real="int4")
 
 
-def test_the_model_is_left_as_it_was_and_gives_the_same_bytes_again():
-    model = shaken(Foreign()).train()
+def test_packing_is_reproducible_and_does_not_change_the_model():
+    model = randomized(CustomNetwork()).train()
     before = copy.deepcopy(model.state_dict())
     first, second = (pack(model, (3, 18, 18)) for _ in range(2))
     assert first.data == second.data
@@ -306,8 +306,8 @@ def test_the_model_is_left_as_it_was_and_gives_the_same_bytes_again():
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
-def test_a_batch_tells_the_size_too_and_so_may_the_model(tmp_path: Path):
-    model = shaken(small())
+def test_the_input_size_comes_from_a_batch_or_from_the_model(tmp_path: Path):
+    model = randomized(small())
     by_batch = pack(model, torch.zeros(5, 2, 6, 6))
     model.input_size = (2, 6, 6)  # type: ignore[assignment]
     pack(model).save(tmp_path / "net.zcb")
@@ -318,20 +318,20 @@ def test_a_batch_tells_the_size_too_and_so_may_the_model(tmp_path: Path):
     by_batch.save(tmp_path / "net.zcb", overwrite=True)
 
 
-def test_the_table_says_what_became_of_each_layer_and_adds_up():
-    model = shaken(create("digits_net", width=8))
+def test_the_table_describes_each_layer_and_adds_up():
+    model = randomized(create("digits_net", width=8))
     packed = pack(model, (1, 8, 8))
     text = packed.table()
     assert "layers: 4 binary, 0 with binary weights only, 2 real" in text
     assert "one step for batch norm" in text
     assert "kept: its input is real" in text
     assert sum(layer.weights for layer in packed.layers if layer.kind == "binary") == summary(model).total.binary
-    held = sum(layer.bytes for layer in packed.layers)
-    assert f"header {len(packed.data) - held:,} bytes" in text
+    stored = sum(layer.bytes for layer in packed.layers)
+    assert f"header {len(packed.data) - stored:,} bytes" in text
 
 
-def test_a_packed_network_gives_the_same_at_every_call():
-    """Buffers of three channels that share memory, and a last tile that is not full."""
+def test_a_packed_network_gives_the_same_result_at_every_call():
+    """Buffers of three channels share memory, and the last tile is only partly filled."""
 
     class Residual(nn.Module):
         def __init__(self) -> None:
@@ -346,6 +346,6 @@ def test_a_packed_network_gives_the_same_at_every_call():
     model, x = Residual().eval(), torch.randn(9, 3, 7, 7)
     run = Model(pack(model, (3, 7, 7)).graph)
     with torch.no_grad():
-        wanted = model(x).numpy()
+        expected = model(x).numpy()
     for _ in range(3):
-        np.testing.assert_allclose(run(x.numpy()), wanted, atol=1e-5)
+        np.testing.assert_allclose(run(x.numpy()), expected, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Random PyTorch networks and their packed forms, called again and again, with neighbours that are not numbers."""
+"""Random networks: packed networks equal PyTorch, in repeated calls and in batches with NaN and infinite samples."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def activation(rng: random.Random, channels: int) -> nn.Module:
 
 
 def layer(rng: random.Random, channels: int, *, same: bool = False) -> nn.Module:
-    """A convolution, its batch norm and its activation; or something that has no weights."""
+    """Return a convolution with batch norm and activation, or a layer without weights."""
     outputs = channels if same else rng.choice(CHANNELS)
     kernel = rng.choice((1, 3))
     shape: dict[str, Any] = {"kernel_size": kernel, "padding": kernel // 2}
@@ -91,7 +91,7 @@ def layer(rng: random.Random, channels: int, *, same: bool = False) -> nn.Module
 
 
 def network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
-    """A random network that takes inputs of a random size."""
+    """Return a random network and its random input size."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     size = rng.choice(CHANNELS), rng.randint(4, 11), rng.randint(4, 11)
@@ -128,38 +128,38 @@ def network(seed: int) -> tuple[nn.Module, tuple[int, int, int]]:
 
 
 def compare(seed: int) -> tuple[int, int]:
-    """How many samples were compared, and how many of them differ, of a random network and its packed form.
+    """Compare a random network with its packed form; return the numbers of compared and of differing samples.
 
-    Samples on which PyTorch itself depends on rounding, in single or double precision, are left out.
+    Samples whose output in PyTorch differs between single and double precision are left out.
     """
     model, size = network(seed)
     run = Model(parse(pack(model, size).data))
     x = torch.randn(9, *size)
     with torch.no_grad():
-        wanted = model(x).numpy()
+        expected = model(x).numpy()
         exact = copy.deepcopy(model).double()(x.double()).numpy()
-    near = 1e-4 * max(1.0, float(np.abs(wanted).max()))
-    clear = np.abs(wanted - exact).max(axis=1) < near
+    near = 1e-4 * max(1.0, float(np.abs(expected).max()))
+    clear = np.abs(expected - exact).max(axis=1) < near
     first = run(x.numpy())
     for count in (9, 5, 9):
         spoilt = x[:count].numpy().copy()
         spoilt[1::3] = np.random.default_rng(seed).choice([np.nan, np.inf, -np.inf], spoilt[1::3].shape)
         good = np.arange(count) % 3 != 1
         np.testing.assert_array_equal(run(spoilt)[good], first[:count][good], err_msg=f"seed {seed}")
-    wrong = np.abs(first - wanted).max(axis=1)[clear] > near
-    assert wrong.sum() <= 1, f"seed {seed}: {wrong.sum()} of {clear.sum()} samples differ\n{model}"
-    return int(clear.sum()), int(wrong.sum())
+    differing = np.abs(first - expected).max(axis=1)[clear] > near
+    assert differing.sum() <= 1, f"seed {seed}: {differing.sum()} of {clear.sum()} samples differ\n{model}"
+    return int(clear.sum()), int(differing.sum())
 
 
-def test_a_few_random_networks_give_what_pytorch_gives():
-    compared, wrong = np.sum([compare(seed) for seed in range(4)], axis=0)
+def test_a_few_random_networks_equal_pytorch():
+    compared, differing = np.sum([compare(seed) for seed in range(4)], axis=0)
     assert compared > 20
-    assert wrong == 0
+    assert differing == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_three_hundred_random_networks_give_what_pytorch_gives(part: int):
-    compared, wrong = np.sum([compare(seed) for seed in range(100 + 75 * part, 175 + 75 * part)], axis=0)
+def test_three_hundred_random_networks_equal_pytorch(part: int):
+    compared, differing = np.sum([compare(seed) for seed in range(100 + 75 * part, 175 + 75 * part)], axis=0)
     assert compared > 8 * 75
-    assert wrong <= 2, "a sum that rounding takes across zero is rare"
+    assert differing <= 2, "sums whose sign changes by rounding are rare"

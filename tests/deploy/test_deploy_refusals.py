@@ -1,4 +1,4 @@
-"""What cannot be packed is refused, with its place in the model and the way out."""
+"""Networks that cannot be packed are refused; the error names the module, the reason and a solution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zerocross.runtime.format import weight_signs
 
 
 class Inner(nn.Module):
-    """A module in the middle of a model, of which only the forward differs."""
+    """A module inside a model that applies a given function."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -44,14 +44,14 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "a constant per pixel": (lambda x: x + torch.arange(36.0).view(6, 6), "one number per channel"),
     "a mean over samples": (lambda x: x.mean(0), "."),
     "a transposition": (lambda x: x.permute(0, 2, 3, 1), "operator permute is not supported"),
-    "a reshape that is no flattening": (lambda x: x.reshape(2, 8, 3, 6), "only flattening is supported"),
+    "a reshape other than flattening": (lambda x: x.reshape(2, 8, 3, 6), "only flattening is supported"),
     "a window of the image": (lambda x: x[:, :, 1:], "can only be sliced with a step over rows or columns"),
     "padding by reflection": (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), "only by a constant|reflection_pad2d"),
     "padding of one side": (lambda x: F.pad(x, (1, 0)), "equally on both sides"),
-    "padding before no convolution": (lambda x: F.relu(F.pad(x, (1, 1))), "input of a convolution can be padded"),
+    "padding without a convolution": (lambda x: F.relu(F.pad(x, (1, 1))), "input of a convolution can be padded"),
     "an adaptive pool to 4 x 4": (lambda x: F.adaptive_avg_pool2d(x, 4), "from \\[6, 6\\] to \\[4, 4\\]"),
     "a linear layer per pixel": (lambda x: F.linear(x, torch.ones(2, 6)), "flatten its input first"),
-    "a norm of its own batch": (lambda x: F.batch_norm(x, None, None, training=True), "norm.* is not supported"),
+    "a norm with batch statistics": (lambda x: F.batch_norm(x, None, None, training=True), "norm.* is not supported"),
     "indices of a pool": (lambda x: F.max_pool2d(x, 2, return_indices=True)[1].float(), "not supported"),
 }  # fmt: skip
 
@@ -71,7 +71,7 @@ def test_a_model_that_export_cannot_trace_is_refused_with_the_reason():
         pack(nn.Conv2d(3, 4, 3), (5, 6, 6))
 
 
-def test_more_than_one_tensor_out_is_refused():
+def test_more_than_one_output_is_refused():
     class Two(nn.Module):
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
             return x + 1, x + 2
@@ -93,12 +93,12 @@ def test_a_constant_network_is_refused():
     ("example", "reason"),
     [(None, "the input size is unknown"), ((), "1 to 3"), ((1, 2, 3, 4), "1 to 3"), ((3, 0, 3), "all positive")],
 )
-def test_sizes_that_are_none_are_refused(example: tuple[int, ...] | None, reason: str):
+def test_invalid_input_sizes_are_refused(example: tuple[int, ...] | None, reason: str):
     with pytest.raises(ValueError, match=reason):
         pack(nn.Conv2d(3, 4, 1), example)
 
 
-def test_averaged_weights_are_refused_unless_they_are_signed_again():
+def test_averaged_weights_are_refused_without_resign():
     torch.manual_seed(0)
     first, second = (create("digits_net", width=4, depth=1).eval() for _ in range(2))
     averaged = copy.deepcopy(first)
@@ -134,15 +134,15 @@ def test_a_network_that_diverged_is_refused():
         ({"activation": "maxout"}, r"stem_activation.*activation='prelu'"),
     ],
 )
-def test_layers_that_are_not_bits_say_so(options: dict[str, str], words: str):
-    """Also where signs are asked for: they would be another network's."""
+def test_layers_that_cannot_be_bits_are_refused(options: dict[str, str], words: str):
+    """They are refused with resign=True, too: their signs would be a different network."""
     model = create("digits_net", width=4, depth=1, **options).eval()
     for resign in (False, True):
         with pytest.raises(ValueError, match=f"cannot pack module '{words}"):
             pack(model, (1, 8, 8), resign=resign)
 
 
-def test_ones_may_pad_bits_only():
+def test_only_bits_may_be_padded_by_ones():
     class Padded(nn.Module):
         def __init__(self, layer: nn.Module) -> None:
             super().__init__()
@@ -158,6 +158,6 @@ def test_ones_may_pad_bits_only():
         pack(Padded(nn.Conv2d(3, 4, 3, padding=1)), (3, 6, 6))
 
 
-def test_class_names_must_be_as_many_as_the_outputs():
+def test_the_number_of_class_names_must_match_the_outputs():
     with pytest.raises(ValueError, match="3 class names for an output"):
         pack(nn.Linear(4, 2), (4,), classes=("a", "b", "c"))

@@ -1,4 +1,4 @@
-"""Networks of series: packed as images one pixel high, they give what PyTorch gives."""
+"""Networks on series are packed as images one pixel high, and give the same outputs as PyTorch."""
 
 from __future__ import annotations
 
@@ -96,27 +96,30 @@ def network(seed: int) -> tuple[nn.Module, tuple[int, int]]:
 
 
 def compare(seed: int) -> int:
-    """How many samples were compared; those on which PyTorch itself depends on rounding are left out."""
+    """Compare a random network with its packed form; return the number of compared samples.
+
+    Samples whose output in PyTorch differs between single and double precision are left out.
+    """
     model, size = network(seed)
     run = Model(parse(pack(model, size).data))
     x = torch.randn(9, *size)
     with torch.no_grad():
-        wanted = model(x).numpy()
+        expected = model(x).numpy()
         exact = copy.deepcopy(model).double()(x.double()).numpy()
-    near = 1e-4 * max(1.0, float(np.abs(wanted).max()))
-    clear = np.abs(wanted - exact).max(axis=1) < near
-    found = run(x.numpy())
-    np.testing.assert_array_equal(run(x.numpy()[:, :, None]), found)
-    assert (np.abs(found - wanted).max(axis=1)[clear] <= near).all(), f"seed {seed}\n{model}"
+    near = 1e-4 * max(1.0, float(np.abs(expected).max()))
+    clear = np.abs(expected - exact).max(axis=1) < near
+    result = run(x.numpy())
+    np.testing.assert_array_equal(run(x.numpy()[:, :, None]), result)
+    assert (np.abs(result - expected).max(axis=1)[clear] <= near).all(), f"seed {seed}\n{model}"
     return int(clear.sum())
 
 
-def test_random_networks_give_what_pytorch_gives() -> None:
+def test_random_networks_equal_pytorch() -> None:
     assert sum(compare(seed) for seed in range(12)) > 80
 
 
 @pytest.mark.slow
-def test_many_random_networks_give_what_pytorch_gives() -> None:
+def test_many_random_networks_equal_pytorch() -> None:
     assert sum(compare(seed) for seed in range(100, 250)) > 1000
 
 
@@ -128,7 +131,7 @@ def small() -> nn.Module:
     ).eval()  # fmt: skip
 
 
-def test_the_graph_holds_a_binary_convolution_one_pixel_high() -> None:
+def test_the_graph_has_a_binary_convolution_one_pixel_high() -> None:
     packed = pack(small(), (2, 20))
     (node,) = [node for node in packed.graph.nodes if node.op == "binary_conv2d"]
     assert (node.attrs["shape"], node.attrs["padding"]) == ((8, 8, 1, 3), (0, 1))
@@ -148,7 +151,7 @@ def test_inputs_may_be_series_or_images_one_pixel_high() -> None:
     codes = np.arange(80, dtype=np.uint8).reshape(2, 2, 20)
     prepared = torch.from_numpy((codes / np.float32(255) - 0.5) / 0.25).float()
     np.testing.assert_allclose(run(codes), model(prepared).detach().numpy(), atol=1e-4)
-    with pytest.raises(ValueError, match=r"shape \(4, 20, 2\): this network takes \(N, 2, 1, 20\)"):
+    with pytest.raises(ValueError, match=r"shape \(4, 20, 2\); this network takes \(N, 2, 1, 20\)"):
         run(x.transpose(1, 2).numpy())
 
 
@@ -162,6 +165,6 @@ def test_inputs_may_be_series_or_images_one_pixel_high() -> None:
         (nn.Sequential(nn.Conv1d(2, 3, 3), nn.ConvTranspose1d(3, 3, 3), nn.Flatten()), "is not supported"),
     ],
 )
-def test_what_cannot_be_packed_is_named(model: nn.Module, words: str) -> None:
+def test_unsupported_networks_are_refused_with_the_reason(model: nn.Module, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         pack(model, (2, 20))

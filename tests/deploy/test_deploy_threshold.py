@@ -1,4 +1,4 @@
-"""Integer thresholds decide as the network does, for every sum that a layer can give."""
+"""Integer thresholds give the same bits as the network, for every possible sum of a layer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from zerocross.deploy.threshold import fold
 from zerocross.nn import BinaryLinear, RSign, Sign, sign
 
 
-def decided(threshold: Tensor, direction: Tensor, sums: Tensor) -> Tensor:
-    """The bits of (S,) sums for each channel, (S, C)."""
+def thresholded(threshold: Tensor, direction: Tensor, sums: Tensor) -> Tensor:
+    """Return the bits of sums (S,) for each channel, of shape (S, C)."""
     column = sums[:, None]
     return torch.where(direction > 0, column >= threshold, column <= threshold)
 
@@ -42,35 +42,35 @@ def batch_norm(channels: int, dims: int, mean: float, var: float, weight: float,
     scale=st.one_of(st.none(), st.floats(-2, 2)),
     bend=st.sampled_from([nn.Identity(), nn.Hardtanh(), nn.PReLU(init=0.25), nn.ReLU()]),
 )
-def test_a_threshold_decides_as_the_layers_do_for_every_sum(
+def test_a_threshold_equals_the_layers_for_every_sum(
     limit: int, dims: int, mean: float, var: float, weight: float, bias: float, scale: float | None, bend: nn.Module
 ):
     channels = 5
     layers = [batch_norm(channels, dims, mean, var, weight, bias), bend]
     factor = torch.tensor(1.0 if scale is None else scale)
-    found = fold([lambda x: x * factor, *layers], limit, (channels,) if dims == 1 else (channels, 4, 4))
-    assert found is not None, "a chain of monotone steps always has a threshold"
-    threshold, direction = found
+    result = fold([lambda x: x * factor, *layers], limit, (channels,) if dims == 1 else (channels, 4, 4))
+    assert result is not None, "a chain of monotone steps always has a threshold"
+    threshold, direction = result
     sums = torch.arange(-limit, limit + 1)
     with torch.no_grad():
         x = sums.float()[:, None].expand(-1, channels)
-        # In the shape in which the network would meet them: a row of samples, or an image per channel.
+        # In the shape of the network's activations: one row per sample, or one image per channel.
         x = x.contiguous() if dims == 1 else x.T.reshape(1, channels, -1, 1).contiguous()
-        wanted = nn.Sequential(*layers)(x * factor) >= 0
-    wanted = wanted if dims == 1 else wanted.view(channels, -1).T
-    assert torch.equal(decided(threshold, direction, sums), wanted)
+        expected = nn.Sequential(*layers)(x * factor) >= 0
+    expected = expected if dims == 1 else expected.view(channels, -1).T
+    assert torch.equal(thresholded(threshold, direction, sums), expected)
     assert threshold.dtype == torch.int32
     assert bool((threshold.abs() <= limit + 1).all())
 
 
-def test_ties_are_the_networks():
-    """A sum equal to the mean gives 0, and sign(0) is +1 on both sides."""
+def test_ties_are_resolved_as_in_the_network():
+    """A sum equal to the mean gives 0, and sign(0) is +1 in the network and in the threshold."""
     norm = batch_norm(4, 1, mean=3.0, var=2.0, weight=1.0, bias=0.0)
-    found = fold([norm], 9, (4,))
-    assert found is not None
+    result = fold([norm], 9, (4,))
+    assert result is not None
     sums = torch.arange(-9, 10)
     with torch.no_grad():
-        assert torch.equal(decided(*found, sums), norm(sums.float()[:, None].expand(-1, 4).contiguous()) >= 0)
+        assert torch.equal(thresholded(*result, sums), norm(sums.float()[:, None].expand(-1, 4).contiguous()) >= 0)
 
 
 def test_a_bit_that_changes_twice_has_no_threshold():
@@ -79,13 +79,13 @@ def test_a_bit_that_changes_twice_has_no_threshold():
 
 
 def all_bits(inputs: int) -> Tensor:
-    """Every input of so many bits, as -1 and +1."""
+    """Return all inputs of a number of bits, as -1 and +1."""
     return torch.tensor([[1.0 if code >> bit & 1 else -1.0 for bit in range(inputs)] for code in range(1 << inputs)])
 
 
 @pytest.mark.parametrize("slope", [0.25, -0.5])
-def test_a_whole_layer_decides_alike_for_every_input(slope: float):
-    """Every possible input, so every possible sum: folded where there is a threshold, kept where there is none."""
+def test_a_packed_layer_equals_pytorch_for_every_input(slope: float):
+    """All inputs give all sums; the sign is folded if there is a threshold and kept if there is none."""
     from reference.runtime_interpreter import interpret
 
     torch.manual_seed(0)
@@ -105,11 +105,11 @@ def test_a_whole_layer_decides_alike_for_every_input(slope: float):
     assert ("no single threshold is equivalent" in packed.table()) == (slope < 0)
     x = all_bits(9)
     with torch.no_grad():
-        wanted = model(x).numpy()
-    np.testing.assert_allclose(interpret(packed.graph, x.numpy())[packed.graph.output], wanted, atol=1e-6)
+        expected = model(x).numpy()
+    np.testing.assert_allclose(interpret(packed.graph, x.numpy())[packed.graph.output], expected, atol=1e-6)
 
 
-def test_values_that_something_else_uses_are_kept():
+def test_values_with_other_users_are_not_folded():
     class Both(nn.Module):
         def __init__(self) -> None:
             super().__init__()

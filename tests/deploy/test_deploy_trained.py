@@ -1,4 +1,4 @@
-"""A trained Bi-RealNet-20, packed: the same answers as the float32 network on all of CIFAR-10's test images."""
+"""A packed, trained Bi-RealNet-20 gives the predictions of the float32 network on all test images of CIFAR-10."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-import reference.runtime_interpreter as beside
+import reference.runtime_interpreter as reference_module
 from zerocross import data, deploy, models, runtime
 from zerocross.nn import Sign
 
-WEIGHTS = Path(beside.__file__).parent / "birealnet20.safetensors"  # 15 epochs of the filter; 73.23 %
-TINY = 1e-5  # a value before a sign, beside others of the order of 1, that rounding can take to the other side
+WEIGHTS = Path(reference_module.__file__).parent / "birealnet20.safetensors"  # 15 epochs of the filter; 73.23 %
+TINY = 1e-5  # inputs of a sign below this, where others are of order 1, may change sign by rounding
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def network() -> nn.Module:
 
 
 def smallest_before_signs(network: nn.Module, x: Tensor) -> Tensor:
-    """Per image, the smallest magnitude that any sign of the network sees."""
+    """Return for each image the smallest magnitude at the input of any sign."""
     seen: list[Tensor] = []
 
     def look(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -41,22 +41,22 @@ def smallest_before_signs(network: nn.Module, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def test_packed_network_answers_as_the_float_network(network: nn.Module, real_data: Path, tmp_path: Path) -> None:
+def test_packed_network_predicts_as_the_float_network(network: nn.Module, real_data: Path, tmp_path: Path) -> None:
     deploy.pack(network).save(tmp_path / "model.zcb")
     run = runtime.load(tmp_path / "model.zcb")
     dataset = data.load("cifar10", real_data)
     same, close, right, count = 0, 0, 0, 0
     for x, y in dataset.eval_batches(500).epoch():
         expected = network(x).numpy()
-        found = run(x.numpy())
-        equal = found.argmax(1) == expected.argmax(1)
-        near = np.abs(found - expected).max(1) <= 1e-4
+        result = run(x.numpy())
+        equal = result.argmax(1) == expected.argmax(1)
+        near = np.abs(result - expected).max(1) <= 1e-4
         same, close, count = same + equal.sum(), close + (equal & near).sum(), count + len(x)
-        right += (found.argmax(1) == y.numpy()).sum()
+        right += (result.argmax(1) == y.numpy()).sum()
         if not (others := ~(equal & near)).any():
             continue
         assert (smallest_before_signs(network, x[others]) < TINY).all()
     assert count == 10_000
     assert same >= 0.998 * count
-    assert close >= 0.995 * count  # the rest have the same answer, by other logits: a sign has tipped
+    assert close >= 0.995 * count  # the rest have the same prediction with different logits: a sign changed by rounding
     assert right / count == pytest.approx(0.7323, abs=0.001)

@@ -1,4 +1,4 @@
-"""Exported C files, many in one program: built by any compiler, run natively or under an emulator."""
+"""Build and run exported C files, many in one program, with any compiler, natively or under an emulator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ int main(void)
 
 
 def compiler(program: str) -> str:
-    """The program, or a skipped test that says where it comes from."""
+    """Return the program, or skip the test with a hint how to install it."""
     if shutil.which(program) is None:
         scripts = {"gcc": "Debian: build-essential", "clang": ".ci/wasm installs it", "wasm-ld": ".ci/wasm installs it"}
         pytest.skip(f"no {program} ({scripts.get(program, '.ci/arm installs it')})")
@@ -57,21 +57,21 @@ class Case:
     x: np.ndarray
 
     @property
-    def wanted(self) -> dict[str, np.ndarray]:
-        """Every value, by the naive interpreter."""
+    def expected(self) -> dict[str, np.ndarray]:
+        """Every value, computed by the naive interpreter."""
         return interpret(self.graph, self.x)
 
 
 def random_case(seed: int, samples: int = 4) -> Case:
-    """A random graph; every other one has weights of real layers stored as int8, float16 or bits."""
-    found = RandomGraph(seed)
-    graph = found.graph()
-    x = found.builder.batch(samples)
-    return Case(stored_otherwise(graph, seed) if seed % 2 else graph, x)
+    """Return a random graph; with odd seeds, some weights of real layers are stored as int8, float16 or bits."""
+    generator = RandomGraph(seed)
+    graph = generator.graph()
+    x = generator.builder.batch(samples)
+    return Case(with_other_dtypes(graph, seed) if seed % 2 else graph, x)
 
 
-def stored_otherwise(graph: Graph, seed: int) -> Graph:
-    """The graph with weights of real layers stored in other types."""
+def with_other_dtypes(graph: Graph, seed: int) -> Graph:
+    """Return the graph with the weights of real layers stored in other data types."""
     rng = np.random.default_rng(seed)
     nodes, tensors = [], dict(graph.tensors)
     for node in graph.nodes:
@@ -95,12 +95,12 @@ def stored_otherwise(graph: Graph, seed: int) -> Graph:
 
 
 def cut(graph: Graph, output: str) -> Graph:
-    """What one value of a graph depends on."""
-    nodes, wanted = [], {output}
+    """Return the part of a graph on which one value depends."""
+    nodes, needed = [], {output}
     for node in reversed(graph.nodes):
-        if node.output in wanted or node.op == "input":
+        if node.output in needed or node.op == "input":
             nodes.insert(0, node)
-            wanted.update(node.inputs)
+            needed.update(node.inputs)
     tensors = {key: graph.tensors[key] for node in nodes for key in node.tensors.values()}
     return check(Graph(tuple(nodes), output, graph.input_size, tensors))
 
@@ -108,7 +108,7 @@ def cut(graph: Graph, output: str) -> Graph:
 def build(
     models: Sequence[CModel], samples: int, folder: Path, command: Sequence[str], flags: Sequence[str] = STRICT
 ) -> Path:
-    """A program that reads inputs and writes outputs, all as raw floats, network after network."""
+    """Build a program that reads inputs and writes outputs as raw floats, one network after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     for model in models:
         (folder / f"{model.name}.h").write_text(model.header())
@@ -126,22 +126,22 @@ def build(
 def run(
     program: Path, models: Sequence[CModel], inputs: Sequence[np.ndarray], emulator: Sequence[str] = ()
 ) -> list[np.ndarray]:
-    """The outputs of every network."""
+    """Run the program and return the outputs of every network."""
     data = b"".join(np.ascontiguousarray(x, np.float32).tobytes() for x in inputs)
     done = subprocess.run([*emulator, str(program)], input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr[:4000].decode()
-    y, found, first = np.frombuffer(done.stdout, np.float32), [], 0
+    y, results, first = np.frombuffer(done.stdout, np.float32), [], 0
     for model, x in zip(models, inputs, strict=True):
         count = len(x) * model.outputs
-        found.append(y[first : first + count].reshape(len(x), *model.program.output_size))
+        results.append(y[first : first + count].reshape(len(x), *model.program.output_size))
         first += count
     assert first == len(y)
-    return found
+    return results
 
 
 def near_ties(case: Case) -> np.ndarray:
-    """For each sample, whether a sign is taken of a number that is nearly 0, so that rounding may decide it."""
-    values, tied = case.wanted, np.zeros(len(case.x), bool)
+    """Return for each sample whether the input of some sign is nearly 0, so that rounding may change the sign."""
+    values, tied = case.expected, np.zeros(len(case.x), bool)
     for node in case.graph.nodes:
         if node.op == "sign":
             x = values[node.inputs[0]].astype(np.float32)
@@ -152,13 +152,15 @@ def near_ties(case: Case) -> np.ndarray:
     return tied
 
 
-def difference(y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The largest difference of each sample, relative to the largest finite number where that is above 1; NaN and
-    infinite numbers must be the same."""
-    wanted = wanted.astype(np.float32)
-    size = max(1.0, float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0)))
+def difference(y: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Return the largest difference of each sample, relative to the largest finite number if that is above 1.
+
+    NaN and infinite numbers must be the same.
+    """
+    expected = expected.astype(np.float32)
+    size = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
     with np.errstate(invalid="ignore"):
-        each = np.where((y == wanted) | (np.isnan(y) & np.isnan(wanted)), 0, np.abs(y - wanted))
+        each = np.where((y == expected) | (np.isnan(y) & np.isnan(expected)), 0, np.abs(y - expected))
     return np.nan_to_num(each.reshape(len(y), -1).max(axis=1) / size, nan=np.inf)
 
 
@@ -166,12 +168,12 @@ def compare(
     cases: Sequence[Case], folder: Path, command: Sequence[str], *, emulator: Sequence[str] = (), exact: bool = False,
     flags: Sequence[str] = STRICT,
 ) -> tuple[int, int]:  # fmt: skip
-    """Export, build, run and compare networks; returns samples compared, and those that differ at a tie."""
+    """Export, build, run and compare networks; return the numbers of compared samples and of ties."""
     models = [CModel(case.graph, f"g{number}") for number, case in enumerate(cases)]
     program = build(models, len(cases[0].x), folder, command, flags)
     tied = compared = 0
     for case, y in zip(cases, run(program, models, [case.x for case in cases], emulator), strict=True):
-        far = difference(y, case.wanted[case.graph.output]) > (0 if exact else 1e-4)
+        far = difference(y, case.expected[case.graph.output]) > (0 if exact else 1e-4)
         if far.any():
             assert not (far & ~near_ties(case)).any(), [f"{node.op} {node.output}" for node in case.graph.nodes]
         tied += int(far.sum())
@@ -180,7 +182,7 @@ def compare(
 
 
 def keyword_graph(hidden: int = 128) -> Graph:
-    """A network for keywords in log-mel spectra: 40 x 32 -> hidden -> hidden -> 10, real weights as int8."""
+    """Return a network for keyword spotting on log-mel spectra: 40 x 32 -> hidden -> hidden -> 10, int8 weights."""
     b = Builder(1, 40, 32, seed=1)
     flat = b.add("flatten", "x", channels=1280)
     weight = b.rng.integers(-127, 128, (hidden, 1280)).astype(np.int8)

@@ -1,4 +1,4 @@
-"""Exported C files on ARM: the same results under an emulator, and room on a microcontroller."""
+"""Exported C files on ARM: the same results under an emulator, and the memory of a microcontroller suffices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CROSS = ["aarch64-linux-gnu-gcc -O3", "arm-linux-gnueabihf-gcc -O3"]
 
 
 def bits(y: list[np.ndarray]) -> list[bytes]:
-    """Numbers as bytes, all NaN alike: which NaN an operation gives is the processor's choice."""
+    """Return numbers as bytes, with a single bit pattern for NaN, since that depends on the processor."""
     return [np.where(np.isnan(each), np.float32(np.nan), each).tobytes() for each in y]
 
 
@@ -33,21 +33,21 @@ def digits() -> Graph:
 
 
 def keywords() -> Graph:
-    """The registry's audio network with 128 units in each hidden layer, and int8 weights in its real layer."""
+    """Return the registry's audio network with 128 units per hidden layer and int8 weights in its real layer."""
     torch.manual_seed(0)
     return pack(models.create("audio_mlp", width=128).eval(), real="int8").graph
 
 
 def same_on(program: str, seeds: range, folder: Path) -> None:
-    """The results are those of a native build, to the bit."""
+    """Check that the results are bit-identical to those of a native build."""
     for needed in ("gcc", program, EMULATORS[program]):
         compiler(needed)
     cases = [random_case(seed) for seed in seeds]
     networks = [CModel(case.graph, f"g{number}") for number, case in enumerate(cases)]
     inputs = [case.x for case in cases]
-    here = run(build(networks, len(inputs[0]), folder / "here", ("gcc", "-O2")), networks, inputs)
-    there = build(networks, len(inputs[0]), folder / "there", (program, "-O2", "-static"))
-    assert bits(run(there, networks, inputs, (EMULATORS[program],))) == bits(here)
+    native = run(build(networks, len(inputs[0]), folder / "native", ("gcc", "-O2")), networks, inputs)
+    emulated = build(networks, len(inputs[0]), folder / "emulated", (program, "-O2", "-static"))
+    assert bits(run(emulated, networks, inputs, (EMULATORS[program],))) == bits(native)
 
 
 @pytest.mark.parametrize("program", EMULATORS)
@@ -63,7 +63,7 @@ def test_the_same_results_of_many_networks_on_arm(program: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("cc", [*BARE, *CROSS])
-def test_flash_and_memory_are_those_of_the_object_file(cc: str):
+def test_reported_flash_and_memory_match_the_object_file(cc: str):
     compiler(cc.split(maxsplit=1)[0])
     for graph in (every_op(), keyword_graph(), *(random_case(seed).graph for seed in range(4))):
         model = CModel(graph)
@@ -73,10 +73,11 @@ def test_flash_and_memory_are_those_of_the_object_file(cc: str):
 
 @pytest.mark.parametrize("cc", BARE)
 @pytest.mark.parametrize("make", [digits, keywords])
-def test_small_networks_fit_a_microcontroller(make, cc: str):
+def test_small_networks_fit_on_a_microcontroller(make, cc: str):
     compiler(cc.split(maxsplit=1)[0])
     model = CModel(make())
     sizes = measure(model, cc)
-    assert sizes.code + sizes.constants + sizes.memory > 10_000  # the network is there
+    assert sizes.code + sizes.constants + sizes.memory > 10_000  # the object file contains the network
     assert sizes.code + sizes.constants <= FLASH
-    assert sizes.memory + 4 * (model.inputs + model.outputs) + 1024 <= RAM  # with the caller's arrays and the stack
+    # Including the caller's arrays and the stack.
+    assert sizes.memory + 4 * (model.inputs + model.outputs) + 1024 <= RAM

@@ -1,4 +1,4 @@
-"""Exported C files give what packed networks give, on random graphs of every operator, by every compiler."""
+"""Exported C files give the outputs of packed networks, for random graphs of every operator and every compiler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recove
 
 
 def sums_of(case: Case) -> list[Case]:
-    """The same network as far as its last binary layer, whose sums are integers."""
+    """Return the network up to its last binary layer, whose sums are integers."""
     layers = [node.output for node in case.graph.nodes if node.op.startswith("binary_")]
     return [Case(cut(case.graph, layers[-1]), case.x)] if layers else []
 
@@ -54,11 +54,11 @@ def test_sums_of_binary_layers_are_the_same_integers(tmp_path: Path):
     assert compared == 48
     assert tied <= 1
     for case in cases:
-        np.testing.assert_array_equal(Model(case.graph)(case.x), case.wanted[case.graph.output])
+        np.testing.assert_array_equal(Model(case.graph)(case.x), case.expected[case.graph.output])
 
 
-def test_steps_that_read_alike_are_all_run(tmp_path: Path):
-    """GCC 12 folds equal functions at -Os and then loses calls of them: seen where other networks are in the file."""
+def test_identical_steps_are_all_run(tmp_path: Path):
+    """At -Os, GCC 12 merges identical functions and then drops calls of them, if the file has other networks, too."""
     cases = [random_case(seed) for seed in range(80, 100)]
     assert any([node.op for node in case.graph.nodes] == ["input", "sign", "sign"] for case in cases)
     assert compare(cases, tmp_path, (compiler("gcc"), "-Os"))[1] <= 1
@@ -102,16 +102,18 @@ def test_a_graph_of_every_op_with_its_names_and_bytes(tmp_path: Path):
     )
     command = [compiler("gcc"), "-O3", *STRICT, "-o", "every", "every.c", "main.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    said = subprocess.run([tmp_path / "every"], input=pixels.tobytes(), capture_output=True, check=True).stdout.decode()
-    lines = [line.split(" ") for line in said.splitlines()]
+    output = subprocess.run(
+        [tmp_path / "every"], input=pixels.tobytes(), capture_output=True, check=True
+    ).stdout.decode()
+    lines = [line.split(" ") for line in output.splitlines()]
     names = ["", *graph.classes, ""]
     assert [line[0] for line in lines] == names * 3
     y = np.array([float(line[1]) for line in lines], np.float32).reshape(3, len(names))[:, 1:-1]
     assert difference(y, Model(graph)(pixels)).max() < 1e-5
 
 
-def test_awkward_names_are_only_text(tmp_path: Path):
-    """Names in a file may hold anything printable: they must end neither a comment nor a string."""
+def test_awkward_names_are_escaped(tmp_path: Path):
+    """Names may contain any printable character: they must not end a comment or a string."""
     b = Builder(2, 3, 3)
     graph = b.graph(b.add("global_avg_pool", b.affine(b.conv("x", 3, (1, 1), binary=False))))
     awkward = {graph.nodes[1].output: '*/ int x; /* "??/', graph.nodes[2].output: "3\\ Ω %s", "x": "predict"}
@@ -131,7 +133,7 @@ def test_awkward_names_are_only_text(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["", "2d", "int", "a-b", "a" * 41, "é", "_x"])
-def test_a_name_that_is_none_in_c_is_refused(name: str):
+def test_a_name_that_is_not_a_c_identifier_is_refused(name: str):
     with pytest.raises(ValueError, match="C identifier"):
         CModel(every_op(), name)
 
@@ -144,7 +146,7 @@ def objects(folder: Path, graph: Graph, *command: str) -> Path:
     return folder
 
 
-def test_it_needs_memcpy_and_memset_and_nothing_else(tmp_path: Path):
+def test_only_memcpy_and_memset_are_needed(tmp_path: Path):
     objects(tmp_path, every_op(), compiler("gcc"), "-O3")
     undefined = subprocess.run(["nm", "-u", "model.o"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert set(undefined.split()) - {"U"} <= {"memcpy", "memset"}
@@ -164,7 +166,7 @@ def test_the_stack_stays_below_a_kilobyte(level: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("cc", ["gcc -O3", "gcc -Os", "clang -O2"])
-def test_flash_and_memory_are_those_of_the_object_file(cc: str):
+def test_reported_flash_and_memory_match_the_object_file(cc: str):
     compiler(cc.split(maxsplit=1)[0])
     for graph in (every_op(), keyword_graph(), *(random_case(seed).graph for seed in range(6))):
         model = CModel(graph)
@@ -172,8 +174,8 @@ def test_flash_and_memory_are_those_of_the_object_file(cc: str):
         assert (sizes.constants, sizes.memory) == (model.constant_bytes, model.memory_bytes)
 
 
-def test_values_that_never_meet_share_memory():
-    """A chain of n layers of one size takes room for two of its values, however long it is."""
+def test_values_that_are_not_used_together_share_memory():
+    """A chain of layers of one size takes the memory of two values, whatever its length."""
     sizes = []
     for layers in (2, 9):
         b = Builder(16, 8, 8)
@@ -202,23 +204,24 @@ def test_the_trace_shows_every_stored_value(tmp_path: Path):
     subprocess.run(command, cwd=tmp_path, check=True)
     x = np.random.default_rng(3).standard_normal((1, *graph.input_size)).astype(np.float32)
     data = subprocess.run([tmp_path / "all"], input=x.tobytes(), capture_output=True, check=True).stdout
-    values, first, bits = Case(graph, x).wanted, 0, 0
-    complete = {stored.value: number for number, stored in enumerate(model.stored)}  # a concatenation grows
+    values, first, bits = Case(graph, x).expected, 0, 0
+    # Concatenations are stored in parts.
+    complete = {stored.value: number for number, stored in enumerate(model.stored)}
     for number, stored in enumerate(model.stored):
         count = _elements(stored.kind, stored.size) * (1 if stored.kind == "bits" else 4)
         part, first = data[first : first + count], first + count
         if complete[stored.value] != number:
             continue
         channels, height, width = stored.size
-        wanted = values[stored.value].reshape(channels, height, width).transpose(1, 2, 0)
+        reference = values[stored.value].reshape(channels, height, width).transpose(1, 2, 0)
         if stored.kind == "bits":
             rows = np.frombuffer(part, np.uint8).reshape(height, width, -1)
-            found = np.unpackbits(rows, axis=2, bitorder="little")
-            np.testing.assert_array_equal(found[:, :, :channels], wanted > 0)
-            assert not found[:, :, channels:].any()
+            result = np.unpackbits(rows, axis=2, bitorder="little")
+            np.testing.assert_array_equal(result[:, :, :channels], reference > 0)
+            assert not result[:, :, channels:].any()
             bits += 1
         else:
-            np.testing.assert_allclose(np.frombuffer(part, np.float32).reshape(wanted.shape), wanted, 1e-5, 1e-5)
+            np.testing.assert_allclose(np.frombuffer(part, np.float32).reshape(reference.shape), reference, 1e-5, 1e-5)
     assert first == len(data)
     assert bits >= 3
 

@@ -1,4 +1,4 @@
-"""Bi-RealNet-20 on real images: exported files beside the packed runtime, and where they differ, why."""
+"""Bi-RealNet-20 on real images: exported files compared with the packed runtime, and the causes of differences."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Execute = Callable[[Sequence[Graph], np.ndarray], list[np.ndarray]]
 
 @pytest.fixture(scope="module")
 def images(real_data: Path) -> np.ndarray:
-    """CIFAR-10's test images, scaled as for training."""
+    """Return CIFAR-10's test images, scaled as for training."""
     rows = np.fromfile(real_data / "cifar10" / "cifar-10-batches-bin" / "test_batch.bin", np.uint8).reshape(-1, 3073)
     return (rows[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / 255 - 0.45) / 0.25
 
 
 @pytest.fixture(scope="module")
 def graph(images: np.ndarray) -> Graph:
-    """Bi-RealNet-20 with random weights and the statistics of real images, so that its signs are in balance."""
+    """Return Bi-RealNet-20 with random weights and the statistics of real images, so that its signs are balanced."""
     torch.manual_seed(0)
     network = models.create("birealnet20").train()
     for module in network.modules():
@@ -43,17 +43,17 @@ def graph(images: np.ndarray) -> Graph:
 
 
 def untied(graph: Graph, x: np.ndarray, execute: Execute) -> list[str]:
-    """Follow images that differ to the first sign that differs: those whose number there is not nearly 0.
+    """Find the first differing sign of each image; return the images for which its input is not nearly 0.
 
     Args:
-        graph: the network.
-        x: images on which two executions differ.
-        execute: the other execution, of several graphs.
+        graph: The network.
+        x: Images on which two executions differ.
+        execute: The other execution, of several graphs.
     """
     signs = [node for node in graph.nodes if node.op == "sign"]
     before = [cut(graph, node.inputs[0]) for node in signs]
     others = execute(before, x)
-    pending, wrong = set(range(len(x))), []
+    pending, unexplained = set(range(len(x))), []
     for node, part, other in zip(signs, before, others, strict=True):
         shift = graph.tensor(node, "shift")
         term = 0 if shift is None else shift.reshape(-1, *(1,) * (other.ndim - 2))
@@ -63,13 +63,13 @@ def untied(graph: Graph, x: np.ndarray, execute: Execute) -> list[str]:
             if flipped.any():
                 pending.discard(image)
                 if np.abs(ours[image][flipped]).max() > 1e-5 * np.abs(ours[image]).max():
-                    wrong.append(f"image {image} at {node.output}")
-    return wrong + [f"image {image} nowhere" for image in pending]
+                    unexplained.append(f"image {image} at {node.output}")
+    return unexplained + [f"image {image} has no differing sign" for image in pending]
 
 
-def test_c_for_this_processor_gives_the_same_to_the_bit(graph: Graph, images: np.ndarray, tmp_path: Path):
+def test_c_for_this_processor_is_bit_identical(graph: Graph, images: np.ndarray, tmp_path: Path):
     if "fma" not in Path("/proc/cpuinfo").read_text().split():
-        pytest.skip("this processor does not multiply and add in one step, as the packed runtime does where it can")
+        pytest.skip("this processor lacks the fused multiply-add that the packed runtime uses")
     model, x = CModel(graph), images[:IMAGES]
     program = build([model], IMAGES, tmp_path, (compiler("gcc"), "-O3", "-march=native", "-DZEROCROSS_FMA"))
     np.testing.assert_array_equal(run(program, [model], [x])[0], Model(graph)(x))
@@ -81,8 +81,8 @@ def test_c_for_any_processor_differs_at_ties_only(program: str, graph: Graph, im
 
     def execute(graphs: Sequence[Graph], x: np.ndarray) -> list[np.ndarray]:
         parts = [CModel(each, f"g{number}") for number, each in enumerate(graphs)]
-        made = build(parts, len(x), tmp_path / str(len(parts)), (compiler(program), "-O3"))
-        return run(made, parts, [x] * len(parts))
+        executable = build(parts, len(x), tmp_path / str(len(parts)), (compiler(program), "-O3"))
+        return run(executable, parts, [x] * len(parts))
 
     far = difference(execute([graph], x)[0], Model(graph)(x)) > 1e-4
     assert far.sum() <= IMAGES // 100
@@ -93,9 +93,9 @@ def test_onnx_runtime_has_the_same_argmax_up_to_ties(graph: Graph, images: np.nd
     pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install 'zerocross[export]'")
     from export.test_export_onnx import by_onnx_runtime
 
-    wanted = Model(graph)(images)
-    found = np.concatenate([by_onnx_runtime(graph, part) for part in np.split(images, 20)])
-    assert (difference(found, wanted) > 1e-4).mean() < 0.02
-    other = found.argmax(1) != wanted.argmax(1)
+    expected = Model(graph)(images)
+    result = np.concatenate([by_onnx_runtime(graph, part) for part in np.split(images, 20)])
+    assert (difference(result, expected) > 1e-4).mean() < 0.02
+    other = result.argmax(1) != expected.argmax(1)
     assert other.sum() <= len(images) // 500
     assert untied(graph, images[other], lambda graphs, x: [by_onnx_runtime(each, x) for each in graphs]) == []

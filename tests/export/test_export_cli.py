@@ -1,4 +1,4 @@
-"""The command: what it writes, what it says, and what it refuses."""
+"""`zerocross export`: files, printed notes and invalid options."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_writes_a_pair_and_says_what_it_takes(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_it_writes_both_files_and_prints_memory_requirements(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert run(["export", str(model), "--to", "c", "-o", str(tmp_path / "new" / "c"), "--name", "net"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "new" / "c").iterdir()) == ["net.c", "net.h"]
-    assert "flash: " in said
-    assert "RAM: " in said
+    assert "flash: " in output
+    assert "RAM: " in output
     assert "void net_predict(const float *input, float *output);" in (tmp_path / "new" / "c" / "net.h").read_text()
 
 
-def test_nothing_is_replaced_unless_asked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_existing_files_are_not_replaced_without_force(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "model.h").write_text("mine")
     words = ["export", str(model), "--to", "c", "-o", str(tmp_path)]
     assert run(words) == 2
@@ -44,9 +46,9 @@ def test_nothing_is_replaced_unless_asked(model: Path, tmp_path: Path, capsys: p
 
 def test_the_list_names_every_target_and_operator(capsys: pytest.CaptureFixture[str]):
     assert run(["export", "--list"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"{name} " in said for name in TARGETS)
-    assert all(op in said for op in OPS)
+    output = capsys.readouterr().out
+    assert all(f"{name} " in output for name in TARGETS)
+    assert all(op in output for op in OPS)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_the_list_names_every_target_and_operator(capsys: pytest.CaptureFixture[
         (["--to", "c", "-o", "x", "--cc", "no-such-compiler -O2"], "no-such-compiler"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_invalid_options_are_reported(
     words: list[str], message: str, model: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ):  # fmt: skip
@@ -68,7 +70,7 @@ def test_what_is_wrong_is_said(
     assert not Path("x").exists()
 
 
-def test_an_operator_that_a_target_does_not_take_is_named_with_its_module(tmp_path: Path, monkeypatch):
+def test_an_unsupported_operator_is_named_with_its_module(tmp_path: Path, monkeypatch):
     without = replace(TARGETS["c"], unsupported={"prelu": "for a test"})
     monkeypatch.setitem(TARGETS, "c", without)
     with pytest.raises(ValueError, match=r"'bent' \(prelu\).*for a test"):

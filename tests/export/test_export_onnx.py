@@ -1,4 +1,4 @@
-"""Exported ONNX and QONNX files give what packed networks give."""
+"""Exported ONNX and QONNX files give the outputs of packed networks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def by_onnx_runtime(graph: Graph, x: np.ndarray) -> np.ndarray:
 
 
 def by_qonnx(graph: Graph, x: np.ndarray) -> np.ndarray:
-    """After qonnx's clean-up, by its own executor, sample by sample."""
+    """Run the model with qonnx's own executor, sample by sample, after its clean-up."""
     wrapper = pytest.importorskip("qonnx.core.modelwrapper", reason="no qonnx: pip install 'zerocross[export]'")
     from qonnx.core.onnx_exec import execute_onnx
     from qonnx.util.cleanup import cleanup_model
@@ -42,13 +42,16 @@ def by_qonnx(graph: Graph, x: np.ndarray) -> np.ndarray:
 
 
 def agree(case: Case, y: np.ndarray) -> int:
-    """How many samples differ, all of them at a tie; a pool of no pixel is left out, which runtimes take for -3e38."""
-    wanted = case.wanted[case.graph.output]
-    assert y.shape == wanted.shape
+    """Return the number of samples that differ, and check that all of them are ties.
+
+    Infinite outputs (a maximum over no pixel) are left out: runtimes return -3e38 instead.
+    """
+    reference = case.expected[case.graph.output]
+    assert y.shape == reference.shape
     assert y.dtype == np.float32
-    if not np.isfinite(wanted).all():
+    if not np.isfinite(reference).all():
         return 0
-    far = difference(y, wanted) > 1e-4
+    far = difference(y, reference) > 1e-4
     assert not far.any() or not (far & ~near_ties(case)).any(), [node.op for node in case.graph.nodes]
     return int(far.sum())
 
@@ -107,7 +110,7 @@ def test_the_file_keeps_names_and_preprocessing(tmp_path: Path):
     assert json.loads(properties["preprocessing"])["kind"] == "image"
 
 
-def test_binary_weights_take_a_byte_not_four():
+def test_binary_weights_take_one_byte_each():
     bits = sum(np.prod(node.attrs["shape"]) for node in every_op().nodes if node.op.startswith("binary_"))
     stored = [each for each in to_onnx(every_op()).graph.initializer if each.data_type == onnx.TensorProto.INT8]
     assert sum(np.prod(each.dims) for each in stored) == bits

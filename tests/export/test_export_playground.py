@@ -1,4 +1,4 @@
-"""The playground in a browser: strokes, pictures and sounds become classes; WebAssembly gives what C gives."""
+"""The playground in a browser: it classifies strokes, images and audio, and WebAssembly equals C."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def draw(browser: Chromium, strokes: list[list[tuple[int, int]]]) -> None:
     browser.settle()
 
 
-def take(browser: Chromium, name: str, data: bytes) -> None:
-    """Drop a file."""
-    browser.run(f"take(new File([decoded('{base64.b64encode(data).decode()}')], '{name}'))")
+def drop_file(browser: Chromium, name: str, data: bytes) -> None:
+    """Classify a file as if it had been dropped on the page."""
+    browser.run(f"classifyFile(new File([decoded('{base64.b64encode(data).decode()}')], '{name}'))")
     browser.settle()
 
 
@@ -78,7 +78,7 @@ def test_strokes_become_digits(browser: Chromium, width: int, scheme: str, tmp_p
     assert "KB" in text(browser, "fact-size")
     assert "% are +1" in text(browser, "about")
     assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.complaints() == []
+    assert browser.errors_and_warnings() == []
     assert browser.requests() == []
     browser.picture(tmp_path / "page.png")
     shown = np.asarray(Image.open(tmp_path / "page.png").convert("L"), float)
@@ -86,7 +86,7 @@ def test_strokes_become_digits(browser: Chromium, width: int, scheme: str, tmp_p
     assert len(np.unique(shown)) > 20
 
 
-def test_every_layer_of_every_network_can_be_seen(browser: Chromium):
+def test_every_layer_of_every_network_can_be_shown(browser: Chromium):
     show(browser, COMMITTED)
     kinds = browser.run("networks.map((network) => network.kind)")
     assert kinds == ["digit", "photo", "voice"]
@@ -101,7 +101,7 @@ def test_every_layer_of_every_network_can_be_seen(browser: Chromium):
             browser.run(f"(() => {{ const layer = document.getElementById('layer'); layer.value = '{layer}';"
                         "layer.dispatchEvent(new Event('change')); })()")  # fmt: skip
             assert "% are +1" in text(browser, "about")
-    assert browser.complaints() == []
+    assert browser.errors_and_warnings() == []
 
 
 def image_bytes(pixels: np.ndarray) -> bytes:
@@ -110,18 +110,18 @@ def image_bytes(pixels: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def test_pictures_can_be_dropped(browser: Chromium):
+def test_images_can_be_dropped(browser: Chromium):
     show(browser, COMMITTED)
-    paper = np.full((90, 120, 3), 250, np.uint8)  # a one in dark ink on paper
+    paper = np.full((90, 120, 3), 250, np.uint8)  # a "1" in dark ink on white paper
     paper[20:72, 57:63] = 20
-    take(browser, "one.png", image_bytes(paper))
+    drop_file(browser, "one.png", image_bytes(paper))
     assert text(browser, "answer") == "1"
     browser.run("select(networks.find((network) => network.kind === 'photo'))")
-    take(browser, "noise.png", image_bytes(np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)))
+    drop_file(browser, "noise.png", image_bytes(np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)))
     assert text(browser, "answer") in browser.run("active.network.classes")
-    take(browser, "broken.png", b"no picture")
-    assert "broken.png cannot be read as image" in text(browser, "message")
-    assert browser.complaints() == []
+    drop_file(browser, "broken.png", b"no picture")
+    assert "broken.png cannot be read as an image" in text(browser, "message")
+    assert browser.errors_and_warnings() == []
 
 
 def hold(browser: Chromium, kind: str) -> None:
@@ -131,8 +131,8 @@ def hold(browser: Chromium, kind: str) -> None:
     browser.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 
 
-def test_a_clip_is_held_and_heard(browser: Chromium):
-    """With a stream in place of a microphone; without one, the page says so."""
+def test_a_clip_is_recorded_while_the_button_is_held(browser: Chromium):
+    """A generated stream replaces the microphone; without a microphone, the page shows a message."""
     show(browser, COMMITTED)
     browser.run("select(networks.find((network) => network.kind === 'voice'))")
     browser.run(
@@ -171,7 +171,7 @@ def voice_graph() -> Graph:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of two networks made for the test."""
+    """Return a page with two networks built for the test."""
     for program in ("clang", "wasm-ld"):
         compiler(program)
     path = tmp_path_factory.mktemp("page") / "page.html"
@@ -180,7 +180,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("build_", ["simd", "plain"])
-def test_webassembly_gives_what_c_gives_to_the_bit(build_: str, own: Path, browser: Chromium, tmp_path: Path):
+def test_webassembly_is_bit_identical_to_c(build_: str, own: Path, browser: Chromium, tmp_path: Path):
     show(browser, own)
     graph = check(GRAPH)
     assert graph.preprocessing is not None
@@ -188,10 +188,10 @@ def test_webassembly_gives_what_c_gives_to_the_bit(build_: str, own: Path, brows
     if build_ == "plain":
         browser.run("(async () => { const network = networks[0]; network.simd = network.plain; delete network.run;"
                     "await select(network); })()")  # fmt: skip
-    found = [browser.run(f"active.run.predict(new Uint8Array({each.ravel().tolist()}))") for each in codes]
+    result = [browser.run(f"active.run.predict(new Uint8Array({each.ravel().tolist()}))") for each in codes]
     model, x = CModel(graph), graph.preprocessing.normalised(codes)
     native = run(build([model], 4, tmp_path, (compiler("gcc"), "-O3")), [model], [x])[0]
-    np.testing.assert_array_equal(np.array(found, np.float32), native)
+    np.testing.assert_array_equal(np.array(result, np.float32), native)
     values = interpret(graph, x[-1:])
     stored = json.loads(browser.run("JSON.stringify([...active.run.wanted.values()])"))
     assert len(stored) >= 3
@@ -200,11 +200,11 @@ def test_webassembly_gives_what_c_gives_to_the_bit(build_: str, own: Path, brows
         channels, height, width = each["size"]
         rows = np.array(data, np.uint8).reshape(height, width, -1)
         bits = np.unpackbits(rows, axis=2, bitorder="little")[:, :, :channels]
-        wanted = values[each["value"]].reshape(channels, height, width).transpose(1, 2, 0) > 0
-        np.testing.assert_array_equal(bits, wanted)
+        expected = values[each["value"]].reshape(channels, height, width).transpose(1, 2, 0) > 0
+        np.testing.assert_array_equal(bits, expected)
 
 
-def test_sounds_become_the_codes_of_training(own: Path, browser: Chromium):
+def test_audio_becomes_the_codes_of_training(own: Path, browser: Chromium):
     show(browser, own)
     browser.run("select(networks[1])")
     assert browser.run("document.querySelector('#classes li span').innerHTML") == "&lt;b&gt;"
@@ -217,21 +217,23 @@ def test_sounds_become_the_codes_of_training(own: Path, browser: Chromium):
         codes = browser.run(
             f"Array.from(logMel(new Int16Array({clip.tolist()}), active.network.preprocessing.audio))"
         )  # fmt: skip
-        found, wanted = np.array(codes).reshape(40, 32), log_mel(clip, AUDIO)
-        assert np.abs(found - wanted.astype(int)).max() <= 1  # a code on the edge between two
-        assert (found == wanted).mean() > 0.99
+        result, expected = np.array(codes).reshape(40, 32), log_mel(clip, AUDIO)
+        assert np.abs(result - expected.astype(int)).max() <= 1  # rounding may differ by one code
+        assert (result == expected).mean() > 0.99
 
 
-def test_the_page_needs_networks_that_know_their_input():
-    with pytest.raises(ValueError, match="classes and their preprocessing"):
+def test_the_page_needs_class_names_and_preprocessing():
+    with pytest.raises(ValueError, match="class names and preprocessing"):
         page([replace(every_op(), classes=())])
-    with pytest.raises(ValueError, match="each of another kind"):
+    with pytest.raises(ValueError, match="each of a different kind"):
         page([every_op(), every_op()])
     with pytest.raises(ValueError, match="not installed"):
         page([every_op()], clang="no-such-clang")
 
 
-def test_the_command_writes_a_page_and_replaces_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_writes_a_page_and_does_not_replace_an_existing_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     for program in ("clang", "wasm-ld"):
         compiler(program)
     write(tmp_path / "every.zcb", every_op())

@@ -1,4 +1,4 @@
-"""Panels, curves and tables: there and back through JSON, and what is no panel."""
+"""Panels, curves and tables: round trips through JSON, and invalid panels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURVE = {"label": "a", "x": [1, 2], "mean": [3.0, 4.0], "low": None, "high": Non
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
-def test_committed_panels_and_tables_go_there_and_back(path: Path) -> None:
+def test_committed_panels_and_tables_survive_a_round_trip(path: Path) -> None:
     data = json.loads(path.read_text(encoding="utf-8"))["data"]
     for values in data.get("panels", []):
         assert json.dumps(panel_from(values).to_dict()) == json.dumps(values)
@@ -25,20 +25,20 @@ def test_committed_panels_and_tables_go_there_and_back(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
-        ("another form", "an object with a list of curves"),
-        ({"curves": []}, "an object with a list of curves"),
-        ({"curves": ["a"]}, "a curve is an object, not str"),
-        ({"curves": [{**CURVE, "mean": [3.0]}]}, "curve 'a': mean must be a list of as many values as x"),
+        ("another form", "an object with a non-empty list of curves"),
+        ({"curves": []}, "an object with a non-empty list of curves"),
+        ({"curves": ["a"]}, "a curve must be an object, not str"),
+        ({"curves": [{**CURVE, "mean": [3.0]}]}, "curve 'a': mean must be a list with as many values as x"),
         ({"curves": [{**CURVE, "low": [3.0]}]}, "curve 'a': low must be"),
         ({"curves": [{**CURVE, "x": None}]}, "curve 'a': x must be"),
-        ({"curves": [CURVE, {**CURVE, "x": ["a", "b"]}]}, "numbers, or names, and not both"),
+        ({"curves": [CURVE, {**CURVE, "x": ["a", "b"]}]}, "must be all numbers or all names"),
         ({"curves": [CURVE], "y_scale": "cubic"}, "y_scale is 'cubic'; it must be 'linear' or 'log'"),
     ],
 )
-def test_what_is_no_panel_says_why(values: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_panels_are_refused_with_the_reason(values: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         panel_from(values)
 
 
@@ -54,6 +54,6 @@ def test_both_renderers_draw_the_same_panel(tmp_path: Path) -> None:
     assert sent["lines"] == [{"label": "the paper", "y": 0.5}]
 
 
-def test_tables_are_drawn_where_there_is_no_panel(tmp_path: Path) -> None:
+def test_tables_are_drawn_without_panels(tmp_path: Path) -> None:
     pictures.draw([], [Table("Accuracy", ["method", "%"], [["filter", 86.5]])], tmp_path / "a.svg")
     assert "86.5" in (tmp_path / "a.svg").read_text()

@@ -24,9 +24,8 @@ from zerocross.filters import (
     to_sgd,
 )
 
-exact = settings(
-    deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)  # a busy machine is no failure
+# A busy machine must not fail the test.
+exact = settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 STEPS, WEIGHTS = 500, 6
 GRADIENTS = np.random.default_rng(0).standard_normal((STEPS, WEIGHTS)) + 0.05
 STARTS = np.random.default_rng(1).standard_normal(WEIGHTS)
@@ -44,7 +43,7 @@ def sgd_settings(draw: st.DrawFn) -> SGDSettings:
 
 
 def real_sgd(sgd: SGDSettings, gradients: Array, start: Array) -> Array:
-    """The latent weights of the real torch.optim.SGD after each gradient."""
+    """Return the latent weights of torch.optim.SGD after each gradient."""
     w = torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))
     optimizer = torch.optim.SGD([w], **sgd._asdict())
     path = []
@@ -56,7 +55,7 @@ def real_sgd(sgd: SGDSettings, gradients: Array, start: Array) -> Array:
 
 
 def assert_same_signs(output: Array, w: Array) -> None:
-    """The output is -w, scale included; and no sign differs wherever |w| is above rounding."""
+    """Check that the output is -w, including its scale, and that all signs agree where |w| exceeds rounding errors."""
     rounding = 1e-9 * np.abs(w).max()
     np.testing.assert_allclose(output, -w, rtol=0, atol=rounding)
     sure = np.abs(w) > rounding
@@ -74,7 +73,7 @@ def assert_same_signs(output: Array, w: Array) -> None:
 @example(SGDSettings(0.1, 0.0, 0.5, 0.5))  # torch ignores dampening here
 @example(SGDSettings(1.0, 0.81, 0.01))  # a double pole, (1 - sqrt mu)^2 = 0.01
 @example(SGDSettings(1.0, 0.5, 1.0, 0.0, True))  # both poles at 0
-def test_from_sgd_is_the_real_sgd_from_a_zero_start(sgd: SGDSettings):
+def test_from_sgd_equals_torch_sgd_from_a_zero_start(sgd: SGDSettings):
     output = run_sections(from_sgd(*sgd), sgd_input(GRADIENTS, sgd.momentum, sgd.dampening))
     assert_same_signs(output, real_sgd(sgd, GRADIENTS, np.zeros(WEIGHTS)))
 
@@ -86,14 +85,14 @@ def test_from_sgd_is_the_real_sgd_from_a_zero_start(sgd: SGDSettings):
 @example(SGDSettings(0.1, 0.9, 0.5, 0.5), 100.0)
 @example(SGDSettings(0.1, 0.9, 0.5, 0.0, True), 100.0)
 @example(SGDSettings(1.0, 0.5, 1.0, 0.0, True), 100.0)
-def test_a_latent_start_is_an_initial_state_of_the_real_sgd(sgd: SGDSettings, scale: float):
+def test_a_latent_start_is_an_initial_state_of_torch_sgd(sgd: SGDSettings, scale: float):
     start = scale * STARTS
     x = sgd_input(GRADIENTS, sgd.momentum, sgd.dampening)
     output = run_sections(from_sgd(*sgd), x, initial_state(sgd, start))
     assert_same_signs(output, real_sgd(sgd, GRADIENTS, start))
 
 
-def test_without_gradients_the_state_decays_as_the_real_sgd():
+def test_without_gradients_the_state_decays_as_in_torch_sgd():
     for sgd in (SGDSettings(0.1, 0.9, 0.01, 0.3), SGDSettings(0.1, 0.9, 0.5), SGDSettings(0.1, 0.8, 0.1, 0.0, True)):
         quiet = np.zeros((STEPS, WEIGHTS))
         output = run_sections(from_sgd(*sgd), quiet, initial_state(sgd, STARTS))
@@ -102,7 +101,7 @@ def test_without_gradients_the_state_decays_as_the_real_sgd():
 
 @exact
 @given(lr=st.floats(-3, 1), alpha=discounts, gamma=discounts, scale=st.sampled_from([0.0, 0.01, 100.0]))
-def test_from_latent_is_the_papers_eq_3(lr: float, alpha: float, gamma: float, scale: float):
+def test_from_latent_equals_eq_3(lr: float, alpha: float, gamma: float, scale: float):
     latent = to_latent(alpha, gamma, lr=10**lr)
     w = latent_weights(GRADIENTS, *latent, w0=scale * STARTS)
     output = run_sections(from_latent(*latent), GRADIENTS, initial_state(latent, scale * STARTS))
@@ -120,7 +119,7 @@ def test_from_latent_without_weight_decay_is_an_integrator():
 @exact
 @given(sgd=sgd_settings(), factor=st.sampled_from([0.125, 0.5, 4.0, 32.0]))
 def test_scaling_lr_equals_scaling_the_start_by_the_inverse(sgd: SGDSettings, factor: float):
-    """lr * wd held constant; the factors are powers of two, so that signs agree to the last bit."""
+    """lr * wd is constant; the factors are powers of two, so that signs agree exactly."""
     faster = sgd._replace(lr=sgd.lr * factor, weight_decay=sgd.weight_decay / factor)
     x = sgd_input(GRADIENTS, sgd.momentum, sgd.dampening)
     scaled_lr = run_sections(from_sgd(*faster), x, initial_state(faster, STARTS))
@@ -130,7 +129,7 @@ def test_scaling_lr_equals_scaling_the_start_by_the_inverse(sgd: SGDSettings, fa
 
 @exact
 @given(alpha=discounts, gamma=discounts, lr=st.floats(-3, 1).map(lambda e: 10**e))
-def test_to_sgd_and_to_latent_take_the_signs_of_the_cascade(alpha: float, gamma: float, lr: float):
+def test_to_sgd_and_to_latent_have_the_signs_of_the_cascade(alpha: float, gamma: float, lr: float):
     g = run_sections(cascade(ema(gamma), ema(alpha)), GRADIENTS)
     latent, sgd = to_latent(alpha, gamma, lr=lr), to_sgd(alpha, gamma, lr=lr)
     assert from_latent(*latent).sections[0] == ema(gamma).sections[0]
@@ -143,17 +142,17 @@ def test_to_sgd_and_to_latent_take_the_signs_of_the_cascade(alpha: float, gamma:
 @given(alpha=discounts, gamma=discounts)
 @example(1e-5, 1e-5)
 @example(0.3, 0.3)
-def test_alpha_gamma_reads_the_pair_back(alpha: float, gamma: float):
+def test_alpha_gamma_recovers_the_pair(alpha: float, gamma: float):
     pair = sorted((alpha, gamma))
-    found = (cascade(ema(gamma), ema(alpha)), from_latent(*to_latent(alpha, gamma, lr=0.1)))
-    for filt in found:
+    result = (cascade(ema(gamma), ema(alpha)), from_latent(*to_latent(alpha, gamma, lr=0.1)))
+    for filt in result:
         np.testing.assert_allclose(alpha_gamma(filt), pair, rtol=1e-9)
-    one, other = alpha_gamma(from_sgd(*to_sgd(alpha, gamma, lr=0.1)))  # equal discounts lose half their digits alone
+    one, other = alpha_gamma(from_sgd(*to_sgd(alpha, gamma, lr=0.1)))  # equal discounts lose half of their digits
     assert one * other == pytest.approx(alpha * gamma, rel=1e-9, abs=0)
     assert one + other == pytest.approx(alpha + gamma, rel=1e-9, abs=0)
 
 
-def test_the_setting_that_everybody_uses():
+def test_the_most_common_setting():
     alpha, gamma = alpha_gamma(from_sgd(lr=0.1, momentum=0.9, weight_decay=1e-4))
     assert (f"{alpha:.5g}", f"{gamma:.3g}") == ("0.00010009", "0.0999")
     assert alpha_gamma(from_latent(lr=0.1, weight_decay=1e-4, gamma=0.1))[0] == pytest.approx(1e-5)
@@ -168,7 +167,7 @@ def test_nesterov_has_the_poles_of_the_formula():
     np.testing.assert_allclose(from_sgd(lr, mu, wd, nesterov=True).b, [lr * (1 + mu), -lr * mu])
 
 
-def test_edges_of_alpha_gamma():
+def test_edge_cases_of_alpha_gamma():
     assert alpha_gamma(ema(0.2)) == (pytest.approx(0.2), 1.0)
     assert alpha_gamma(ema(1.0)) == (1.0, 1.0)
     assert alpha_gamma(from_sgd(0.1, 0.9, 0.0))[0] == 0.0
@@ -191,7 +190,7 @@ def test_without_weight_decay_alpha_is_exactly_zero(mu: float, nesterov: bool):
 
 @exact
 @given(mu=st.floats(0.01, 0.99), side=st.floats(0.5, 1.5))
-@example(mu=0.01, side=1.5)  # beyond (1 + sqrt(mu))^2 they are real again, and negative
+@example(mu=0.01, side=1.5)  # beyond (1 + sqrt(mu))^2 they are real again, but negative
 def test_poles_are_real_and_positive_while_s_is_small_enough(mu: float, side: float):
     limit = (1 - math.sqrt(mu)) ** 2
     poles = from_sgd(1.0, mu, side * limit).poles
@@ -211,12 +210,12 @@ def test_poles_are_real_and_positive_while_s_is_small_enough(mu: float, side: fl
         ({"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "nesterov": True}, "dampening 0"),
     ],
 )
-def test_settings_that_sgd_does_not_have(wrong: dict[str, float], message: str):
+def test_invalid_settings_of_sgd(wrong: dict[str, float], message: str):
     with pytest.raises(ValueError, match=message):
         from_sgd(**wrong)  # pyright: ignore[reportArgumentType]
 
 
-def test_settings_that_the_latent_sgd_does_not_have():
+def test_invalid_settings_of_latent_sgd():
     with pytest.raises(ValueError, match="at most 1"):
         from_latent(lr=1.0, weight_decay=2.0, gamma=0.1)
     with pytest.raises(ValueError, match=r"gamma 0.0 is outside \(0, 1\]"):
@@ -229,7 +228,7 @@ def test_settings_that_the_latent_sgd_does_not_have():
         sgd_input([1.0], momentum=0.9, dampening=1.0)
 
 
-def test_sgd_input_leaves_its_argument_alone():
+def test_sgd_input_does_not_change_its_argument():
     x = np.ones((3, 2))
     np.testing.assert_array_equal(sgd_input(x, 0.9, 0.5), [[2, 2], [1, 1], [1, 1]])
     np.testing.assert_array_equal(sgd_input(x, 0.0, 0.5), x)

@@ -1,4 +1,4 @@
-"""From a flip rate to alpha, against the flip rate of the filter itself (state-space energies, another algebra)."""
+"""Alpha computed from a flip rate, against the flip rate of the filter itself (by state-space energies)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ shares = st.floats(1e-3, 1.0)
 
 
 @given(gammas, shares)
-def test_the_filter_has_the_rate_that_was_asked_for(gamma: float, share: float) -> None:
+def test_the_filter_has_the_requested_rate(gamma: float, share: float) -> None:
     rate = share * most_flips(gamma)
     alpha = alpha_for_flips(rate, gamma)
     assert flip_rate(cascade(ema(gamma), ema(alpha))) == pytest.approx(rate, rel=1e-6)
 
 
 @given(st.floats(1e-6, 0.5))
-def test_tied_averages_have_the_rate_that_was_asked_for(rate: float) -> None:
+def test_tied_averages_have_the_requested_rate(rate: float) -> None:
     alpha = alpha_for_flips(rate)
     assert flip_rate(cascade(ema(alpha), ema(alpha))) == pytest.approx(rate, rel=1e-6)
 
 
-def test_noise_flips_as_often_as_computed() -> None:
+def test_noise_flips_at_the_computed_rate() -> None:
     noise = np.random.default_rng(0).standard_normal((64, 40_000))
     for rate, gamma in ((0.01, 0.1), (0.05, 0.1), (0.02, None)):
         alpha = alpha_for_flips(rate, gamma)
@@ -41,13 +41,13 @@ def test_noise_flips_as_often_as_computed() -> None:
 
 
 @pytest.mark.parametrize("gamma", [0.01, 0.1, 1.0])
-def test_the_ends(gamma: float) -> None:
+def test_limits_of_the_rate(gamma: float) -> None:
     assert alpha_for_flips(0.0, gamma) == 0
     assert alpha_for_flips(most_flips(gamma), gamma) == 1
     assert alpha_for_flips(1e-6, gamma) == pytest.approx((math.pi * 1e-6) ** 2 * (2 - gamma) / (2 * gamma), rel=1e-4)
 
 
-def test_tied_ends() -> None:
+def test_limits_of_the_rate_of_tied_averages() -> None:
     assert alpha_for_flips(0.0) == 0
     assert alpha_for_flips(0.5) == pytest.approx(1)
     assert alpha_for_flips(1e-6) == pytest.approx(math.pi * 1e-6, rel=1e-5)

@@ -16,7 +16,7 @@ from reference.filters import difference_equation, filtered_gradients, run_secti
 from zerocross.filters import IIRFilter, cascade, ema, impulse_response
 from zerocross.filters.iir import discount_pair
 
-signal: Any = scipy.signal  # what its functions return depends on their arguments
+signal: Any = scipy.signal  # the return types of its functions depend on their arguments
 discounts = st.floats(1e-6, 1.0)
 exact = settings(deadline=None, max_examples=40, derandomize=True)
 SAMPLES = np.random.default_rng(0).standard_normal(500)
@@ -33,7 +33,7 @@ def test_two_emas_have_the_coefficients_of_eq_16(alpha: float, gamma: float):
 
 @exact
 @given(alpha=st.floats(1e-4, 1.0), gamma=st.floats(1e-4, 1.0))
-def test_cascade_equals_lfilter_the_loop_of_eq_14_and_eq_17(alpha: float, gamma: float):
+def test_cascade_equals_lfilter_and_eqs_14_and_17(alpha: float, gamma: float):
     filt = cascade(ema(gamma), ema(alpha))
     ours = run_sections(filt, SAMPLES)
     largest = np.abs(ours).max()
@@ -68,7 +68,7 @@ def test_a_sixfold_ema_at_alpha_1e_3_is_exact_where_polynomials_fail():
     filt = cascade(*[ema(alpha)] * k)
     assert filt.order == k
     assert (filt.poles == 1 - alpha).all()
-    assert np.abs(np.roots(filt.a)).max() > 1  # why poles never come from the polynomial
+    assert np.abs(np.roots(filt.a)).max() > 1  # which is why poles never come from the polynomial
     ages = np.arange(n)
     binomials = np.array([math.comb(age + k - 1, k - 1) for age in range(n)], dtype=np.float64)
     np.testing.assert_allclose(impulse_response(filt, n), binomials * alpha**k * (1 - alpha) ** ages, rtol=1e-10)
@@ -76,7 +76,7 @@ def test_a_sixfold_ema_at_alpha_1e_3_is_exact_where_polynomials_fail():
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("design", ["butter", "bessel", "cheby1", "highpass"])
-def test_any_scipy_design_through_its_sections(design: str, order: int):
+def test_scipy_designs_via_their_sections(design: str, order: int):
     make = {
         "butter": lambda output: signal.butter(order, 0.05, output=output),
         "bessel": lambda output: signal.bessel(order, 0.05, output=output),
@@ -92,7 +92,7 @@ def test_any_scipy_design_through_its_sections(design: str, order: int):
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_from_ba_keeps_the_filter_up_to_order_3(order: int):
+def test_from_ba_is_exact_up_to_order_3(order: int):
     b, a = signal.butter(order, 0.1)
     filt = IIRFilter.from_ba(2 * b, 2 * a)
     np.testing.assert_allclose(run_sections(filt, SAMPLES), signal.lfilter(b, a, SAMPLES), atol=1e-12)
@@ -104,12 +104,12 @@ def test_from_ba_of_few_inputs_and_three_outputs():
     np.testing.assert_allclose(run_sections(filt, SAMPLES), signal.lfilter(b, a, SAMPLES), atol=1e-12)
 
 
-def test_from_ba_says_why_not_above_order_3():
+def test_from_ba_refuses_orders_above_3():
     with pytest.raises(ValueError, match=r"order \(here 4\) is at most 3.*from_sos"):
         IIRFilter.from_ba(*signal.butter(4, 0.1))
 
 
-def test_a_filter_is_a_value():
+def test_a_filter_is_immutable_and_hashable():
     one, same, other = ema(0.1), ema(0.1), ema(0.2)
     assert one == same
     assert hash(one) == hash(same)
@@ -117,7 +117,7 @@ def test_a_filter_is_a_value():
     assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.sections = other.sections  # pyright: ignore[reportAttributeAccessIssue]
-    one.sos[:] = 0  # a copy
+    one.sos[:] = 0  # sos is a copy
     assert one == same
 
 
@@ -125,7 +125,7 @@ def test_rows_are_divided_by_a0():
     assert IIRFilter.from_sos([[0.2, 0, 0, 2, -1.8, 0]]) == IIRFilter(((0.1, 0.0, 0.0, 1.0, -0.9, 0.0),))
 
 
-def test_what_a_filter_says_of_itself():
+def test_attributes_and_representation():
     filt = cascade(ema(0.1), ema(1e-3))
     assert repr(filt) == "IIRFilter(order=2, poles=[0.999, 0.9], dc_gain=1)"
     assert repr(IIRFilter(((1, 0, 0, 1, -1.85, 0.9),))) == (
@@ -146,14 +146,14 @@ def test_discounts_of_a_second_order_section_keep_their_digits(alpha: float, gam
 
 @exact
 @given(alpha=st.floats(-15, -6).map(lambda e: 10**e), gamma=st.floats(1e-2, 1.0))
-def test_a_small_discount_beside_a_large_one_keeps_all_its_digits(alpha: float, gamma: float):
+def test_a_small_discount_next_to_a_large_one_is_exact(alpha: float, gamma: float):
     small, large = discount_pair(alpha + gamma, alpha * gamma).real
     assert small == pytest.approx(alpha, rel=1e-12, abs=0)
     assert large == pytest.approx(gamma, rel=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.1, 1.1, math.nan, math.inf])
-def test_an_ema_needs_a_discount_in_its_range(alpha: float):
+def test_the_discount_of_an_ema_must_be_in_range(alpha: float):
     with pytest.raises(ValueError, match=r"\(0, 1\]"):
         ema(alpha)
 

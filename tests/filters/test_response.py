@@ -30,7 +30,7 @@ from zerocross.filters import (
     window,
 )
 
-signal: Any = scipy.signal  # what its functions return depends on their arguments
+signal: Any = scipy.signal  # the return types of its functions depend on their arguments
 exact = settings(deadline=None, max_examples=40, derandomize=True)
 NAMES = ("mean_delay", "window", "reversal", "noise_gain", "flip_rate")
 
@@ -54,11 +54,11 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_every_figure_equals_its_sum_over_taps(name: str):
+def test_every_figure_equals_a_sum_over_taps(name: str):
     filt = FILTERS[name]
-    found, brute = describe(filt), figures(impulse_response(filt, 100_000))
+    result, brute = describe(filt), figures(impulse_response(filt, 100_000))
     for figure in NAMES:
-        assert getattr(found, figure) == pytest.approx(brute[figure], rel=1e-8, abs=1e-12), figure
+        assert getattr(result, figure) == pytest.approx(brute[figure], rel=1e-8, abs=1e-12), figure
 
 
 @exact
@@ -67,13 +67,13 @@ def test_figures_of_two_emas_equal_their_sums_over_taps(alpha: float, gamma: flo
     filt = cascade(ema(gamma), ema(alpha))
     brute = figures(impulse_response(filt, 60_000))
     for name in NAMES:
-        tolerance = 1.0 if name in {"window", "reversal"} else 1e-9  # a tie may fall either way
+        tolerance = 1.0 if name in {"window", "reversal"} else 1e-9  # a tie may be resolved either way
         assert getattr(describe(filt), name) == pytest.approx(brute[name], rel=1e-9, abs=tolerance), name
 
 
 @pytest.mark.parametrize("alpha", [1e-2, 1e-5, 1e-8, 1e-12])
-def test_closed_forms_of_one_ema_however_slow(alpha: float):
-    a, filt = 1 + Fraction(ema(alpha).sections[0][4]), ema(alpha)  # the discount that is stored, exactly
+def test_closed_forms_of_one_ema(alpha: float):
+    a, filt = 1 + Fraction(ema(alpha).sections[0][4]), ema(alpha)  # the stored discount, exactly
     assert mean_delay(filt) == pytest.approx(float((1 - a) / a), rel=1e-12)
     assert noise_gain(filt) == pytest.approx(float(Fraction(alpha) ** 2 / a / (2 - a)), rel=1e-3, abs=0)
     assert half_life(filt) == pytest.approx(math.log(2) / float(a), rel=alpha)
@@ -83,11 +83,11 @@ def test_closed_forms_of_one_ema_however_slow(alpha: float):
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), [(1e-3, 0.1), (1e-5, 0.1), (1e-8, 1e-2), (1e-6, 1e-6), (1e-8, 1e-8)])
-def test_closed_forms_of_two_emas_however_slow(alpha: float, gamma: float):
+def test_closed_forms_of_two_emas(alpha: float, gamma: float):
     filt = cascade(ema(gamma), ema(alpha))
     a, c = Fraction(alpha), Fraction(gamma)
     p, q = 1 - a, 1 - c
-    rel = 1e-14 / alpha  # what rounding 1 - alpha costs
+    rel = 1e-14 / alpha  # the cost of rounding 1 - alpha
     assert mean_delay(filt) == pytest.approx(float(p / a + q / c), rel=rel, abs=0)
     assert noise_gain(filt) == pytest.approx(
         float(a * c * (1 + p * q) / ((1 - p * q) * (1 + p) * (1 + q))), rel=rel, abs=0
@@ -97,14 +97,14 @@ def test_closed_forms_of_two_emas_however_slow(alpha: float, gamma: float):
 
 
 @pytest.mark.parametrize("name", ["ema", "the paper's", "sgd, complex poles", "butter"])
-def test_flip_rate_is_what_noise_does(name: str):
+def test_flip_rate_equals_that_of_simulated_noise(name: str):
     output = run_sections(FILTERS[name], np.random.default_rng(0).standard_normal(2_000_000))[20_000:]
     counted = float(np.mean(np.sign(output[1:]) != np.sign(output[:-1])))
     assert counted == pytest.approx(flip_rate(FILTERS[name]), rel=0.03)
 
 
 @pytest.mark.parametrize("name", ["ema", "the paper's", "double pole", "six-fold", "sgd, complex poles", "butter"])
-def test_reversal_is_when_the_sign_follows(name: str):
+def test_reversal_is_the_number_of_steps_until_the_sign_changes(name: str):
     turned = 60_000
     x = np.where(np.arange(2 * turned) < turned, -1.0, 1.0)
     output = run_sections(FILTERS[name], x)
@@ -112,7 +112,7 @@ def test_reversal_is_when_the_sign_follows(name: str):
     assert followed + 1 == reversal(FILTERS[name])
 
 
-def test_taps_at_chosen_steps_are_those_of_the_whole_response():
+def test_taps_at_chosen_steps_equal_those_of_the_whole_response():
     filt = FILTERS["butter"]
     steps = np.array([[0, 1, 2], [50, 3000, 7]])
     np.testing.assert_allclose(impulse_response(filt, steps), impulse_response(filt, 3001)[steps], atol=1e-14)
@@ -130,7 +130,7 @@ def test_frequency_response_equals_scipys(name: str):
     np.testing.assert_array_equal(frequency_response(FILTERS[name], f[3:5])[1], gain[3:5])
 
 
-def test_stability_is_told_in_three_words():
+def test_stability_has_three_values():
     assert stability(ema(1e-12)) == "stable"
     assert stability(from_sgd(0.1, 0.9, 0.0)) == "integrator"
     assert stability(ema(1e-20)) == "integrator"
@@ -140,24 +140,24 @@ def test_stability_is_told_in_three_words():
     assert stability(cascade(*[ema(1e-3)] * 6)) == "stable"
 
 
-def test_an_integrator_remembers_for_ever():
-    found = describe(from_sgd(0.1, 0.9, 0.0))
-    assert [found.mean_delay, found.window, found.half_life, found.reversal, found.noise_gain] == [math.inf] * 5
-    assert found.flip_rate == 0.0
-    assert math.isinf(frequency_response(found.filt, [0.0])[1][0].real)
+def test_an_integrator_has_infinite_memory():
+    result = describe(from_sgd(0.1, 0.9, 0.0))
+    assert [result.mean_delay, result.window, result.half_life, result.reversal, result.noise_gain] == [math.inf] * 5
+    assert result.flip_rate == 0.0
+    assert math.isinf(frequency_response(result.filt, [0.0])[1][0].real)
 
 
 def test_without_a_response_at_dc_there_is_no_delay():
-    found = describe(IIRFilter.from_sos(signal.butter(2, 0.1, "highpass", output="sos")))
-    assert math.isnan(found.mean_delay)
-    assert math.isnan(found.reversal)
-    assert found.noise_gain == math.inf
+    result = describe(IIRFilter.from_sos(signal.butter(2, 0.1, "highpass", output="sos")))
+    assert math.isnan(result.mean_delay)
+    assert math.isnan(result.reversal)
+    assert result.noise_gain == math.inf
 
 
 @exact
 @given(alpha=st.floats(1e-4, 0.99), gamma=st.floats(1e-4, 0.99))
 def test_noise_against_delay_first_and_second_order(alpha: float, gamma: float):
-    """The identities in compare_orders' docstring, and what follows from them."""
+    """The identities in the docstring of compare_orders, and their consequences."""
     p, q = 1 - alpha, 1 - gamma
     given_, noise, flips = compare_orders(cascade(ema(gamma), ema(alpha)))
     assert 1 / given_.noise_gain == pytest.approx(2 * given_.mean_delay + 1 + 2 * p * q / (1 + p * q), rel=1e-9)
@@ -171,7 +171,7 @@ def test_noise_against_delay_first_and_second_order(alpha: float, gamma: float):
     assert given_.window >= 0.78 * noise.window - 2
 
 
-def test_the_figures_that_the_documentation_quotes():
+def test_the_figures_quoted_in_the_documentation():
     second, noise, flips = compare_orders(cascade(ema(0.1), ema(1e-3)))
     assert (round(second.mean_delay, 1), round(noise.mean_delay, 1), round(flips.mean_delay)) == (1008.0, 1008.5, 18990)
     assert (second.reversal, noise.reversal, flips.reversal) == (702, 700, 13164)
@@ -187,13 +187,13 @@ def test_the_figures_that_the_documentation_quotes():
     assert [round(per_noise[0] / each, 1) for each in per_noise] == [1.0, 1.3, 1.4, 1.5]
 
 
-def test_no_ema_compares_with_a_resonance_or_an_integrator():
+def test_resonances_and_integrators_cannot_be_compared_with_an_ema():
     for filt in (from_sgd(0.1, 0.9999, 0.5), from_sgd(0.1, 0.9, 0.0)):
         with pytest.raises(ValueError, match="there is no comparable EMA"):
             compare_orders(filt)
 
 
-def test_what_cannot_be_asked():
+def test_invalid_arguments():
     with pytest.raises(ValueError, match=r"\(0, 0.99\]"):
         window(ema(0.1), 1.0)
     with pytest.raises(ValueError, match="at least 1"):

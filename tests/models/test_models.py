@@ -1,4 +1,4 @@
-"""Every model of the registry: its exact count of binary weights, its shapes, and what its modes share."""
+"""Every model of the registry: the exact number of binary weights, shapes, and properties of its modes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerocross.models import create, names, options
 from zerocross.models.registry import MODELS
 from zerocross.nn import BinaryConv1d, BinaryConv2d, BinaryLinear, sign, summary
 
-SMALL = {  # smaller inputs for the networks made for 224 x 224
+SMALL = {  # smaller inputs for the networks designed for 224 x 224
     "birealnet18": (3, 64, 64),
     "birealnet34": (3, 64, 64),
     "reactnet_a": (3, 64, 64),
@@ -48,7 +48,7 @@ def binary_layers(model):
 
 
 @pytest.mark.parametrize(("name", "count"), BINARY_WEIGHTS.items())
-def test_binary_weights_are_as_many_as_published(name, count):
+def test_number_of_binary_weights_is_the_published_one(name, count):
     with torch.device("meta"):
         assert summary(create(name)).total.binary == count
         for binarize in ("activations", "none"):
@@ -64,7 +64,7 @@ def test_logits_have_one_column_per_class(name):
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_only_signs_enter_the_binary_layers_and_only_signs_are_in_them(name):
+def test_inputs_and_weights_of_binary_layers_are_signs(name):
     model = create(name)
     tensors = [layer.weight.detach() for layer in binary_layers(model)]
     for layer in binary_layers(model):
@@ -79,7 +79,7 @@ def test_only_signs_enter_the_binary_layers_and_only_signs_are_in_them(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_binary_and_real_macs_say_which_layers_are_binary(name):
+def test_macs_distinguish_binary_and_real_layers(name):
     size = (1, *MODELS[name].input_shape)
     with torch.device("meta"):
         binary, real = (summary(create(name, binarize=mode), size) for mode in ("both", "none"))
@@ -93,7 +93,7 @@ def test_binary_and_real_macs_say_which_layers_are_binary(name):
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("binarize", ["both", "activations", "none"])
 @pytest.mark.parametrize("weights", ["theta", "latent"])
-def test_every_parameter_learns_in_every_mode(name, binarize, weights):
+def test_every_parameter_is_trained_in_every_mode(name, binarize, weights):
     scale = "channel_mean" if weights == "latent" else "learned"
     model = create(name, binarize=binarize, weights=weights, scale=scale)
     model(batch(name, 8)).square().mean().backward()
@@ -103,7 +103,7 @@ def test_every_parameter_learns_in_every_mode(name, binarize, weights):
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_the_second_stage_takes_the_signs_of_the_first(name):
+def test_the_second_stage_starts_from_the_signs_of_the_first(name):
     first = create(name, binarize="activations")
     state = first.state_dict()
     create(name, scale="learned").load_state_dict(state)
@@ -113,7 +113,7 @@ def test_the_second_stage_takes_the_signs_of_the_first(name):
         for key, module in second.named_modules():
             if isinstance(module, BINARY):
                 assert torch.equal(module.binary_weight(), sign(state[f"{key}.weight"]))
-        first.load_state_dict(second.state_dict())  # the keys and shapes are the same both ways
+        first.load_state_dict(second.state_dict())  # keys and shapes are the same in both directions
 
 
 @pytest.mark.parametrize("settings", [{}, {"activation": "prelu", "shortcut": "conv"}, {"shortcut": "pool"}])
@@ -136,12 +136,12 @@ def test_bfloat16_autocast_and_channels_last_reach_the_last_block(settings):
 def test_the_full_precision_twin_has_the_same_keys(name):
     with torch.device("meta"):
         modes = [set(create(name, binarize=mode).state_dict()) for mode in ("both", "activations", "none")]
-    slopes = {key for key in modes[0] if "activation" in key}  # the twin's ReLU has none
+    slopes = {key for key in modes[0] if "activation" in key}  # the twin's ReLU has no slopes
     assert modes[0] == modes[1]
     assert modes[0] - slopes == modes[2]
 
 
-def test_reactnets_twin_lacks_the_thresholds_alone():
+def test_reactnets_twin_lacks_only_the_thresholds():
     with torch.device("meta"):
         both, none = (set(create("reactnet_a", binarize=mode).state_dict()) for mode in ("both", "none"))
     assert none < both
@@ -157,7 +157,7 @@ def test_shortcuts_fit_even_and_odd_sizes(shortcut, size):
 
 @pytest.mark.parametrize("length", [24, 25, 1024])
 @pytest.mark.parametrize("settings", [{}, {"channels": 6, "stem_stride": 4, "groups": 3, "kernel": 3}])
-def test_a_network_of_series_takes_any_length(settings, length):
+def test_a_network_on_series_accepts_any_length(settings, length):
     model = create("series_net", classes=3, **settings)
     channels = settings.get("channels", 1)
     assert model(torch.randn(2, channels, length)).shape == (2, 3)
@@ -173,8 +173,8 @@ def test_first_and_last_layers_of_the_small_networks_are_real():
 
 
 @pytest.mark.parametrize("name", ["mnist_net", "series_net", "text_mlp"])
-def test_the_small_networks_learn_to_tell_two_classes_apart(name):
-    """Binary weights by the filter; signs alone carry the data through."""
+def test_the_small_networks_learn_two_classes(name):
+    """Binary weights are trained by the filter; only signs carry the data through."""
     from zerocross.optim import GradientFilter, HybridOptimizer, split_params
 
     model = create(name, classes=2)
@@ -191,7 +191,7 @@ def test_the_small_networks_learn_to_tell_two_classes_apart(name):
     assert (model.eval()(x).argmax(1) == y).float().mean() > 0.9
 
 
-def test_parameter_free_shortcuts_pass_their_input_on():
+def test_parameter_free_shortcuts_pass_their_input_through():
     from zerocross.models.birealnet import make_shortcut
 
     x = torch.randn(2, 4, 6, 6)
@@ -217,12 +217,12 @@ def test_parameter_free_shortcuts_pass_their_input_on():
         ("text_mlp", {"dropout": 1.0}, r"dropout = 1.0: it must lie in \[0, 1\)"),
     ],
 )
-def test_wrong_names_and_settings_are_explained(name, settings, message):
+def test_invalid_names_and_settings_are_explained(name, settings, message):
     with pytest.raises(ValueError, match=message):
         create(name, **settings)
 
 
-def test_options_are_what_create_takes():
+def test_options_match_those_of_create():
     settings = options("birealnet20")
     assert settings["binarize"] == "both"
     assert settings["classes"] == 10
@@ -252,7 +252,7 @@ def test_models_are_the_same_after_the_same_seed_and_a_deepcopy():
     ],
 )
 def test_compiled_without_graph_breaks_equals_eager(name, binarize):
-    model = create(name, binarize=binarize).double().eval()  # in float32 a sign near 0 may differ by rounding
+    model = create(name, binarize=binarize).double().eval()  # in float32, a sign close to 0 may change by rounding
     x = batch(name).double()
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(model, fullgraph=True)(x), model(x))

@@ -1,4 +1,4 @@
-"""Averaged models with theta weights stay binary; torch's own does not, and is seen."""
+"""Averaged models with theta weights stay binary; those of torch do not, and are detected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def network() -> Any:
 
 
 def course(model: Any, updates: int = 7):
-    """States of a model over some updates, each with its own flips."""
+    """Yield the states of a model over several updates, each with different flips."""
     generator = torch.Generator().manual_seed(1)
     for _ in range(updates):
         with torch.no_grad():
@@ -36,7 +36,7 @@ def course(model: Any, updates: int = 7):
 
 @pytest.mark.parametrize("decay", [None, 0.8])
 @pytest.mark.parametrize("theta", ["kept", "majority"])
-def test_it_equals_an_average_by_hand(decay, theta):
+def test_it_equals_a_manual_average(decay, theta):
     model = network()
     averaged: Any = AveragedModel(model, decay, theta=theta)
     states = []
@@ -47,8 +47,8 @@ def test_it_equals_an_average_by_hand(decay, theta):
     shares = [1 / len(states)] * len(states)
     if decay is not None:
         shares = [decay ** (len(states) - 1 - i) * (1 - decay if i else 1) for i in range(len(states))]
-    found = averaged.module.state_dict()
-    for name, value in found.items():
+    result = averaged.module.state_dict()
+    for name, value in result.items():
         mean = torch.stack([share * state[name] for share, state in zip(shares, states, strict=True)]).sum(0)
         if name == "3.weight":
             assert torch.equal(value, states[-1][name] if theta == "kept" else mean.sign())
@@ -56,7 +56,7 @@ def test_it_equals_an_average_by_hand(decay, theta):
             assert value == states[-1][name]
         else:
             torch.testing.assert_close(value, mean)
-    assert averaged.module[2].binarizer.temperature == model[2].binarizer.temperature  # where training stands
+    assert averaged.module[2].binarizer.temperature == model[2].binarizer.temperature  # the current state of training
     resumed = AveragedModel(network(), decay, theta=theta)
     resumed.load_state_dict(copy.deepcopy(averaged.state_dict()))
     for _ in course(model, 2):
@@ -67,18 +67,18 @@ def test_it_equals_an_average_by_hand(decay, theta):
     )
 
 
-def test_a_tie_keeps_the_sign_and_torch_knows_it_as_its_own():
+def test_a_tie_takes_the_latest_sign_and_torch_accepts_the_class():
     model = BinaryLinear(2, 2)
     averaged: Any = AveragedModel(model, theta="majority")
     for sign in (1.0, -1.0):
         nn.init.constant_(model.weight, sign)
         averaged.update_parameters(model)
-    assert (averaged.module.weight == -1).all()  # the latest
+    assert (averaged.module.weight == -1).all()  # the latest sign
     assert isinstance(averaged, swa_utils.AveragedModel)
     swa_utils.update_bn([torch.randn(3, 2)], averaged)
 
 
-def test_the_plain_one_is_seen():
+def test_torchs_averaged_model_is_detected():
     model = network()
     averaged = swa_utils.AveragedModel(model)
     for _ in course(model):

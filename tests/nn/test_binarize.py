@@ -1,4 +1,4 @@
-"""binarize converts what it can, keeps every setting of a layer, and says what became of each of them."""
+"""binarize converts supported layers, keeps all their settings, and reports the outcome for every layer."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def small():
     )
 
 
-def fates(report):
+def outcomes(report):
     return {row.name: (row.done, row.why) for row in report.rows}
 
 
-def test_every_layer_is_in_the_report_and_the_original_is_untouched():
+def test_every_layer_is_in_the_report_and_the_original_is_unchanged():
     model = small()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     binary, report = zerocross.binarize(model)
-    assert fates(report) == {
+    assert outcomes(report) == {
         "0": ("kept real", "first layer"),
         "3": ("binary", ""),
         "5": ("binary", ""),
@@ -82,7 +82,7 @@ def test_mode_dtype_and_frozen_parameters_are_kept():
     assert not layer.training
 
 
-def test_channels_last_weights_stay_so():
+def test_channels_last_weights_stay_channels_last():
     model = small()
     for name in ("3", "5"):
         layer = model.get_submodule(name)
@@ -93,7 +93,7 @@ def test_channels_last_weights_stay_so():
         assert [p.is_contiguous(memory_format=torch.channels_last) for p in weights] == [True]
 
 
-def test_exact_zeros_draw_a_sign_that_is_the_same_each_time():
+def test_signs_of_exact_zeros_are_reproducible():
     zeros = nn.Linear(40, 40)
     nn.init.zeros_(zeros.weight)
     model = nn.Sequential(nn.Linear(2, 40), zeros, nn.Linear(40, 2))
@@ -105,7 +105,7 @@ def test_exact_zeros_draw_a_sign_that_is_the_same_each_time():
 
 
 @pytest.mark.filterwarnings("ignore:binarize could not run")
-def test_skip_takes_names_patterns_and_whole_parts():
+def test_skip_accepts_names_patterns_and_whole_submodules():
     model = nn.ModuleDict({"stem": nn.Linear(4, 4), "body": small(), "head": nn.Linear(4, 4)})
     _, report = binarize(model, skip=["body.3", "b*.0"])
     assert [row.name for row in report.rows if row.why == "skipped"] == ["body.0", "body.3"]
@@ -116,7 +116,7 @@ def test_skip_takes_names_patterns_and_whole_parts():
         binarize(model, skip=["boddy.3"])
 
 
-def test_what_cannot_be_converted_is_named():
+def test_unsupported_layers_are_named():
     class Odd(nn.Conv2d):
         pass
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_converted_is_named():
     model.register_parameter("token", nn.Parameter(torch.ones(2, 2)))
     with pytest.warns(UserWarning, match="order in which they were registered"):
         report = binarize(model).report
-    assert fates(report) == {
+    assert outcomes(report) == {
         "(model)": ("kept real", "unsupported: Sequential"),
         "0": ("kept real", "unsupported: Embedding"),
         "1": ("kept real", "first layer"),
@@ -158,12 +158,12 @@ def test_what_cannot_be_converted_is_named():
         (lambda model: model[1].register_forward_hook(print), "has hooks"),
     ],
 )
-def test_a_layer_that_is_not_ready_is_an_error_with_a_way_out(spoil, message):
+def test_a_layer_that_is_not_ready_raises_an_error_with_a_hint(spoil, message):
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
     spoil(model)
     with pytest.raises(ValueError, match=rf"layer 1 .*{message}.*skip=\['1'\]"):
         binarize(model)
-    assert fates(binarize(model, skip="1").report)["1"] == ("kept real", "skipped")
+    assert outcomes(binarize(model, skip="1").report)["1"] == ("kept real", "skipped")
 
 
 def test_tied_weights_stay_tied_and_a_shared_module_stays_shared():
@@ -182,7 +182,7 @@ def test_a_weight_tied_to_a_layer_that_stays_real_stays_real():
     model[2].weight = model[0].weight
     model[1] = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     binary, report = binarize(model)
-    assert fates(report)["2"] == ("kept real", "weight tied to 0, which is not converted")
+    assert outcomes(report)["2"] == ("kept real", "weight tied to 0, which is not converted")
     assert binary.get_submodule("2").weight is binary.get_submodule("0").weight
 
 
@@ -190,11 +190,11 @@ def test_a_shared_bias_ties_nothing_else():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
     model[1].bias = model[0].bias
     binary, report = binarize(model)
-    assert fates(report)["1"] == ("binary", "")
+    assert outcomes(report)["1"] == ("binary", "")
     assert binary.get_submodule("1").bias is binary.get_submodule("0").bias
 
 
-def test_the_filter_optimizer_takes_a_converted_model():
+def test_the_filter_optimizer_accepts_a_converted_model():
     model, report = binarize(small(), scale="learned")
     split = zerocross.split_params(model)
     optimizer = zerocross.GradientFilter(split.binary)
@@ -213,7 +213,7 @@ def test_a_model_that_is_one_layer():
         binarize(nn.ReLU())
 
 
-def test_relu_is_kept_where_inputs_stay_real_or_on_request():
+def test_relu_is_kept_for_real_inputs_or_on_request():
     for model, _ in (binarize(small(), sign_input=None), binarize(small(), relu="keep")):
         assert isinstance(model.get_submodule("2"), nn.ReLU)
     with pytest.raises(ValueError, match="relu = 'drop'"):
@@ -221,8 +221,8 @@ def test_relu_is_kept_where_inputs_stay_real_or_on_request():
 
 
 @pytest.mark.parametrize("weights", ["theta", "latent"])
-def test_a_network_of_series(weights: str) -> None:
-    """1-d convolutions become binary with their shape, and compute with the signs of the old weights."""
+def test_a_network_on_series(weights: str) -> None:
+    """1-d convolutions become binary, keep their shape, and compute with the signs of the old weights."""
     torch.manual_seed(0)
     old = nn.Sequential(
         nn.Conv1d(2, 8, 7, padding=3),
@@ -235,16 +235,16 @@ def test_a_network_of_series(weights: str) -> None:
         nn.Linear(6, 3),
     )
     model, report = binarize(old, weights=weights, example=torch.randn(4, 2, 40))
-    layer, was = model.get_submodule("3"), old[3]
+    layer, original = model.get_submodule("3"), old[3]
     assert isinstance(layer, BinaryConv1d)
-    assert isinstance(was, nn.Conv1d)
+    assert isinstance(original, nn.Conv1d)
     assert type(model.get_submodule("0")) is nn.Conv1d
     assert [row.done for row in report.rows if row.weights] == ["kept real", "binary", "kept real"]
     x = torch.randn(3, 8, 30)
-    expected = nn.functional.conv1d(sign(x), sign(was.weight), was.bias, 2, 0, 2, 2)
+    expected = nn.functional.conv1d(sign(x), sign(original.weight), original.bias, 2, 0, 2, 2)
     torch.testing.assert_close(layer(x), expected)
     check(model)
     total = summary(model, (1, 2, 40)).total
-    assert total.binary == was.weight.numel()
-    assert total.binary_macs == 16 * was.weight.numel()  # (40 - 2 * 4 - 1) // 2 + 1 positions
+    assert total.binary == original.weight.numel()
+    assert total.binary_macs == 16 * original.weight.numel()  # (40 - 2 * 4 - 1) // 2 + 1 positions
     assert "BinaryConv1d" in str(summary(model, (1, 2, 40)))

@@ -1,4 +1,4 @@
-"""binarize follows data: first, last, shortcuts, functional ReLUs, and modules that compute around their layers."""
+"""binarize follows the data flow: first and last layers, shortcuts, functional ReLUs, custom modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seed():
     torch.manual_seed(0)
 
 
-def fates(report) -> dict[str, str]:
+def outcomes(report) -> dict[str, str]:
     return {row.name: row.why or row.done for row in report.rows}
 
 
@@ -43,10 +43,10 @@ class Patches(nn.Module):
         return {"logits": self.classifier(x[:, 0])}
 
 
-def test_embeddings_and_owners_of_parameters_are_neither_first_nor_last():
+def test_embeddings_and_modules_with_parameters_are_neither_first_nor_last():
     for example in (None, torch.randn(2, 3, 32, 32), {"pixels": torch.randn(2, 3, 32, 32)}):
         _, report = binarize(Patches(), example=example)
-        assert fates(report) == {
+        assert outcomes(report) == {
             "(model)": "unsupported: Patches",
             "projection": "first layer",
             "up": "binary",
@@ -59,7 +59,7 @@ def test_embeddings_and_owners_of_parameters_are_neither_first_nor_last():
 
 
 class Shuffled(nn.Module):
-    """Registered in another order than data go."""
+    """Layers are registered in a different order than they are called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Shuffled(nn.Module):
         return self.head(x + F.linear(x, self.unused.weight))
 
 
-def test_first_and_last_are_those_of_the_data():
+def test_first_and_last_layers_follow_the_data_flow():
     expected = {
         "head": "last layer",
         "middle": "binary",
@@ -80,7 +80,7 @@ def test_first_and_last_are_those_of_the_data():
         "unused": "not called as a module on the example",
     }
     for example in (None, torch.randn(4, 6), (torch.randn(4, 6), 2.0)):
-        assert fates(binarize(Shuffled(), example=example).report) == expected
+        assert outcomes(binarize(Shuffled(), example=example).report) == expected
 
 
 class Tokens(nn.Module):
@@ -92,14 +92,15 @@ class Tokens(nn.Module):
         return self.c(self.b(self.a(self.table(tokens))))
 
 
-def test_a_guessed_order_is_said_and_an_example_silences_it():
+def test_a_guessed_order_warns_unless_an_example_is_given():
     with pytest.warns(UserWarning, match=r"could not run this model.*binarize\(model, example=batch\)"):
         guessed = binarize(Tokens()).report
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        told = binarize(Tokens(), example=torch.randint(0, 9, (2, 5))).report
-        binarize(nn.Sequential(nn.Linear(4, 4), nn.Linear(7, 4), nn.Linear(4, 4)))  # runs on nothing, order certain
-    assert fates(guessed) == fates(told)
+        messages = binarize(Tokens(), example=torch.randint(0, 9, (2, 5))).report
+        # Cannot be run, but the order is certain.
+        binarize(nn.Sequential(nn.Linear(4, 4), nn.Linear(7, 4), nn.Linear(4, 4)))
+    assert outcomes(guessed) == outcomes(messages)
 
 
 class Functional(nn.Module):
@@ -111,7 +112,7 @@ class Functional(nn.Module):
         return self.third(F.relu(self.second(F.relu(self.first(x)))))
 
 
-def test_a_relu_that_is_called_as_a_function_is_found():
+def test_a_functional_relu_is_detected():
     with pytest.raises(ValueError, match="the inputs of second are never negative"):
         binarize(Functional(), example=torch.randn(20, 4))
     with pytest.warns(UserWarning, match="on random inputs the inputs of second are never negative"):
@@ -119,7 +120,7 @@ def test_a_relu_that_is_called_as_a_function_is_found():
     assert binarize(Functional(), example=torch.randn(20, 4), sign_input=None).report.weights("binary") == 16
 
 
-def test_a_relu_that_is_an_attribute_is_replaced():
+def test_a_relu_stored_as_an_attribute_is_replaced():
     class Held(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -130,7 +131,7 @@ def test_a_relu_that_is_an_attribute_is_replaced():
             return self.third(self.second(self.activation(self.first(x))))
 
     binary, report = binarize(Held(), example=torch.randn(20, 4))
-    assert fates(report)["activation"] == "by hardtanh, whose sign varies"
+    assert outcomes(report)["activation"] == "by hardtanh, whose sign varies"
     assert binary.activation is F.hardtanh
 
 
@@ -145,10 +146,10 @@ class Encoder(nn.Module):
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_a_converted_transformer_layer_computes_in_evaluation_as_in_training(activation):
+def test_a_converted_transformer_layer_is_equal_in_training_and_evaluation(activation):
     model, report = binarize(Encoder(activation))
-    assert fates(report)["encoder.layers.0.linear1"] == "binary"
-    assert fates(report)["encoder.layers.1.linear2"] == "binary"
+    assert outcomes(report)["encoder.layers.0.linear1"] == "binary"
+    assert outcomes(report)["encoder.layers.1.linear2"] == "binary"
     zerocross.check(model)
     for twin in (model, copy.deepcopy(model)):
         x = torch.randn(4, 5, 6)
@@ -158,7 +159,7 @@ def test_a_converted_transformer_layer_computes_in_evaluation_as_in_training(act
             torch.testing.assert_close(twin(x), expected)
 
 
-def test_a_transformer_layer_made_binary_by_hand_is_named_by_check():
+def test_a_manually_converted_transformer_layer_is_named_by_check():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     zerocross.check(layer)
     layer.linear1 = BinaryLinear(8, 16, bias=True)
@@ -187,17 +188,17 @@ class Block(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["post", "preact", "single"])
-def test_weighted_shortcuts_stay_real_and_nothing_else_is_one(kind):
+def test_only_weighted_shortcuts_stay_real(kind):
     blocks = [Block(8, 1, kind), Block(16, 2, kind), Block(16, 1, kind), Block(32, 2, kind)]
     model = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
-    names = {name for name, why in fates(binarize(model).report).items() if why == "weighted shortcut"}
+    names = {name for name, why in outcomes(binarize(model).report).items() if why == "weighted shortcut"}
     assert names == {"2.down.0", "4.down.0"}
     _, report = binarize(model, shortcuts_real=False)
-    assert fates(report)["2.down.0"] == "binary"
+    assert outcomes(report)["2.down.0"] == "binary"
 
 
-def test_the_twin_of_our_own_network_keeps_the_shortcuts_that_ours_keeps():
+def test_shortcuts_of_the_registry_networks_are_recognised():
     report = binarize(create("birealnet18", binarize="none"), example=torch.randn(1, 3, 64, 64), sign_input=None).report
     ours = {name for name, m in create("birealnet18").named_modules() if type(m) is nn.Conv2d} - {"stem.0"}
-    assert {name for name, why in fates(report).items() if why == "weighted shortcut"} == ours
+    assert {name for name, why in outcomes(report).items() if why == "weighted shortcut"} == ours
     assert len(ours) == 3

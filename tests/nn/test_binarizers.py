@@ -1,4 +1,4 @@
-"""Latent-weight binarisers: equal to their formulas, gradients included, and never anything but -scale or +scale."""
+"""Latent-weight binarizers: equal to their formulas including gradients; values are always -scale or +scale."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_forward_and_gradients_equal_the_formula(name: str, progress: float) -> 
     w = latent().requires_grad_()
     module = BINARIZERS[name](w).to(torch.float64)
     with torch.no_grad():
-        for index, own in enumerate(module.parameters()):  # away from where they start
+        for index, own in enumerate(module.parameters()):  # away from their initial values
             own.mul_(1 + 0.05 * (index + 1))
     set_progress(module, progress)
     grad = latent(seed=1)
@@ -34,7 +34,7 @@ def test_forward_and_gradients_equal_the_formula(name: str, progress: float) -> 
     expected, dw, d_own = NAIVE[name](w.detach().numpy(), grad.numpy(), progress, own)
     np.testing.assert_allclose(out.detach().numpy(), expected, rtol=1e-7, atol=1e-9)
     assert w.grad is not None
-    # tau and t are float32 buffers, and differences have an error of their own
+    # tau and t are float32 buffers, and the differences have errors of their own
     np.testing.assert_allclose(w.grad.numpy(), dw, rtol=2e-5, atol=1e-7)
     assert set(d_own) == set(own)
     for key, value in module.named_parameters():
@@ -59,11 +59,11 @@ def test_weights_are_plus_or_minus_one_scale_per_filter(
     size = out.abs().flatten(1)
     assert (size > 0).all()
     torch.testing.assert_close(size, size[:, :1].expand_as(size), rtol=1e-4 if name == "adabin" else 1e-6, atol=0)
-    assert torch.equal(out < 0, layer.before_sign() < 0)  # flips are counted by what the layer takes the sign of
+    assert torch.equal(out < 0, layer.before_sign() < 0)  # flips are counted on the values whose sign the layer takes
 
 
 @pytest.mark.parametrize("name", BINARIZERS)
-def test_state_of_a_real_twin_starts_the_binarizer(name: str) -> None:
+def test_the_state_of_a_real_twin_initialises_the_binarizer(name: str) -> None:
     torch.manual_seed(0)
     real, layer = torch.nn.Linear(12, 5, bias=False), BinaryLinear(12, 5, weights="latent", binarizer=name)
     missing, unexpected = layer.load_state_dict(real.state_dict(), strict=True)
@@ -76,7 +76,7 @@ def test_state_of_a_real_twin_starts_the_binarizer(name: str) -> None:
     with torch.no_grad():
         for own in layer.parameters():
             own.mul_(1.1)
-    again.load_state_dict(layer.state_dict())  # a saved one keeps what it has learned
+    again.load_state_dict(layer.state_dict())  # a saved layer keeps its learned parameters
     for one, other in zip(layer.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, other)
 
@@ -100,7 +100,7 @@ def test_binarize_gives_layers_a_binarizer() -> None:
         ({"weights": "latent", "binarizer": "dsq", "weight_surrogate": "clip"}, "leave out scale and weight_surrogate"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings: dict[str, str], words: str) -> None:
+def test_incompatible_settings_are_refused(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         BinaryLinear(4, 4, **settings)  # type: ignore[arg-type]
 
@@ -125,7 +125,7 @@ def test_ede_is_a_tanh_that_sharpens(progress: float) -> None:
     expected = max(1 / t, 1) * t * (1 - torch.tanh(t * x.detach()) ** 2) * (x.detach().abs() < 1)
     assert x.grad is not None
     torch.testing.assert_close(x.grad, expected, rtol=1e-4, atol=1e-6)
-    assert not layer.state_dict()  # where training stands is not a weight
+    assert not layer.state_dict()  # the training progress is not a weight
 
 
 def test_progress_reaches_every_layer_that_changes_with_time() -> None:
@@ -135,7 +135,7 @@ def test_progress_reaches_every_layer_that_changes_with_time() -> None:
         BinaryLinear(8, 4, weights="latent", binarizer="recu"),
     )
     set_progress(model, 0.5)
-    found = dict(model.named_buffers())
-    assert found["0.sign.temperature"].item() == pytest.approx(0.1)
-    assert found["1.binarizer.temperature"].item() == pytest.approx(0.1)
-    assert found["2.binarizer.tau"].item() == pytest.approx(0.85 + 0.14 * (np.exp(0.5) - 1) / (np.e - 1))
+    result = dict(model.named_buffers())
+    assert result["0.sign.temperature"].item() == pytest.approx(0.1)
+    assert result["1.binarizer.temperature"].item() == pytest.approx(0.1)
+    assert result["2.binarizer.tau"].item() == pytest.approx(0.85 + 0.14 * (np.exp(0.5) - 1) / (np.e - 1))

@@ -1,4 +1,4 @@
-"""A model that is declared binary but is not is found: by name, by its summary, and by its layers as they work."""
+"""A model that is declared binary but is not is detected: by check, by summary, and by its layers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def network() -> Any:
 
 
 def spoiled() -> nn.Sequential:
-    """After three steps of Adam on all parameters."""
+    """Return a network after three steps of Adam on all parameters."""
     model = network()
     adam = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(3):
@@ -39,21 +39,21 @@ def spoiled() -> nn.Sequential:
     return model
 
 
-def heard(act) -> list[str]:
-    with warnings.catch_warnings(record=True) as found:
+def warnings_of(act) -> list[str]:
+    with warnings.catch_warnings(record=True) as result:
         warnings.simplefilter("always")
         act()
-    return [str(warning.message) for warning in found]
+    return [str(warning.message) for warning in result]
 
 
-def test_a_binary_model_passes_whatever_its_kind():
+def test_binary_models_of_all_kinds_pass():
     zerocross.check(network())
     zerocross.check(nn.Sequential(BinaryConv2d(2, 3, 3, weights="latent", binarizer="ir-net"), nn.Linear(3, 3)))
     zerocross.check(BinaryLinear(3, 3, device="meta"))
 
 
 @pytest.mark.filterwarnings("ignore:.*theta weights")
-def test_theta_that_turned_real_is_named_by_check_and_summary():
+def test_theta_that_became_real_is_named_by_check_and_summary():
     model = spoiled()
     with pytest.raises(NotBinaryError, match=r"1 of the binary layers are not binary: 2: 64 of 64 weights are not -1"):
         zerocross.check(model)
@@ -68,7 +68,7 @@ def test_theta_that_turned_real_is_named_by_check_and_summary():
 
 
 @pytest.mark.filterwarnings("ignore:.*theta weights")
-def test_evaluation_refuses_it():
+def test_evaluation_refuses_a_model_that_is_not_binary():
     x, y = torch.randn(40, 6), torch.randint(0, 2, (40,))
     dataset = data.from_tensors(x, y, x, y)
     evaluate(network(), dataset.eval_batches(8))
@@ -76,7 +76,7 @@ def test_evaluation_refuses_it():
         evaluate(spoiled(), dataset.eval_batches(8))
 
 
-def test_fit_refuses_a_network_without_binary_layers_unless_it_is_meant():
+def test_fit_refuses_a_network_without_binary_layers_unless_requested():
     x, y = torch.randn(40, 6), torch.randint(0, 2, (40,))
     dataset = data.from_tensors(x, y, x, y)
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
@@ -99,14 +99,14 @@ def test_training_ends_with_a_check():
         train.fit(config, data.from_tensors(x, y, x, y), model=model, show=False, on_epoch=spoil)
 
 
-def test_a_theta_layer_warns_once_in_forward_and_where_modes_change():
-    assert not heard(lambda: network().eval()(torch.randn(4, 6)))
+def test_a_theta_layer_warns_once_in_forward_and_when_the_mode_changes():
+    assert not warnings_of(lambda: network().eval()(torch.randn(4, 6)))
     model = spoiled_quietly()
-    messages = heard(lambda: [model(torch.randn(4, 6)) for _ in range(20)])
+    messages = warnings_of(lambda: [model(torch.randn(4, 6)) for _ in range(20)])
     assert len(messages) == 1
     assert "64 of 64 theta weights of a BinaryLinear(in_features=8" in messages[0]
     assert "GradientFilter" in messages[0]
-    assert len(heard(lambda: [spoiled_quietly().eval().train() for _ in range(1)])) == 1
+    assert len(warnings_of(lambda: [spoiled_quietly().eval().train() for _ in range(1)])) == 1
 
 
 def spoiled_quietly() -> Any:
@@ -115,7 +115,7 @@ def spoiled_quietly() -> Any:
     return model
 
 
-def test_looks_are_rare():
+def test_checks_are_rare():
     layer = BinaryLinear(4, 4)
     seen = []
     layer._check_weight = lambda: seen.append(layer._calls)  # type: ignore[method-assign]
@@ -125,7 +125,7 @@ def test_looks_are_rare():
 
 
 class Relu(nn.Module):
-    """A functional ReLU before a binary layer: its sign is +1 everywhere."""
+    """A functional ReLU before a binary layer: all signs are +1."""
 
     def __init__(self, *, module: bool) -> None:
         super().__init__()
@@ -138,17 +138,17 @@ class Relu(nn.Module):
 
 
 @pytest.mark.parametrize("module", [False, True])
-def test_a_constant_input_is_warned_about_once_in_training(module):
+def test_a_constant_input_warns_once_in_training(module):
     model = Relu(module=module)
-    messages = heard(lambda: [model(torch.randn(16, 6)) for _ in range(40)])
+    messages = warnings_of(lambda: [model(torch.randn(16, 6)) for _ in range(40)])
     assert len(messages) == 1
     assert "the input of a BinaryLinear" in messages[0]
     assert "is 1 everywhere" in messages[0]
-    assert not heard(lambda: [copy.deepcopy(Relu(module=module)).eval()(torch.randn(16, 6)) for _ in range(9)])
-    assert not heard(lambda: [network().train()(torch.randn(16, 6)) for _ in range(9)])
+    assert not warnings_of(lambda: [copy.deepcopy(Relu(module=module)).eval()(torch.randn(16, 6)) for _ in range(9)])
+    assert not warnings_of(lambda: [network().train()(torch.randn(16, 6)) for _ in range(9)])
 
 
-def test_looking_stands_in_no_ones_way():
+def test_checks_do_not_interfere():
     model = network()
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     compiled(torch.randn(4, 6))

@@ -1,4 +1,4 @@
-"""A binary layer equals its float twin on signs; what it holds survives copying, saving and loading."""
+"""A binary layer equals its float twin on signs, and survives copying, saving and loading."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_convolution_equals_its_float_twin_on_signs(weights, scale, sign_input, 
 @pytest.mark.parametrize(("weights", "scale"), CHOICES)
 @pytest.mark.parametrize("sign_input", [None, "polynomial"])
 @pytest.mark.parametrize("settings", CONVOLUTIONS_OF_SERIES, ids=range(len(CONVOLUTIONS_OF_SERIES)))
-def test_convolution_of_series_equals_its_float_twin_on_signs(weights, scale, sign_input, settings):
+def test_conv1d_equals_its_float_twin_on_signs(weights, scale, sign_input, settings):
     layer = BinaryConv1d(4, 6, **settings, weights=weights, scale=scale, sign_input=sign_input)
     give_random_scale(layer)
     twin = nn.Conv1d(4, 6, **{"bias": False, **settings})
@@ -81,8 +81,8 @@ def test_convolution_of_series_equals_its_float_twin_on_signs(weights, scale, si
 
 
 @pytest.mark.parametrize("name", [None, *BINARIZERS])
-def test_convolution_of_series_is_one_of_images_one_pixel_high(name):
-    """In value and in gradient, with every binarizer."""
+def test_conv1d_equals_conv2d_on_images_one_pixel_high(name):
+    """Values and gradients agree, for every binarizer."""
     settings = {"weights": "latent", "binarizer": name, "sign_input": "clip", "init_scale": 0.1}
     layer = BinaryConv1d(3, 5, 7, stride=2, padding=3, **settings)
     image = BinaryConv2d(3, 5, (1, 7), stride=(1, 2), padding=(0, 3), **settings)
@@ -107,14 +107,14 @@ def test_linear_equals_its_float_twin_on_signs(weights, scale, sign_input):
     torch.testing.assert_close(layer(x), expected)
 
 
-def test_padding_reads_zero_and_not_a_sign():
+def test_padding_is_zero_and_not_a_sign():
     layer = BinaryConv2d(1, 1, 3, padding=1, sign_input="polynomial")
     nn.init.ones_(layer.weight)
     assert layer(torch.zeros(1, 1, 3, 3))[0, 0].tolist() == [[4, 6, 4], [6, 9, 6], [4, 6, 4]]
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("theta", {-1.0, 1.0}), ("latent", None)])
-def test_start(kind, expected):
+def test_initial_weights(kind, expected):
     layer = BinaryLinear(100, 100, bias=True, weights=kind, init_scale=0.01)
     weight = layer.weight.detach()
     assert layer.bias is not None
@@ -126,12 +126,12 @@ def test_start(kind, expected):
         assert 0.009 < weight.abs().max() <= 0.01
 
 
-def test_a_tiny_latent_start_has_random_signs():
+def test_tiny_initial_latent_weights_have_random_signs():
     layer = BinaryLinear(100, 100, weights="latent", init_scale=1e-20)
     assert 0.4 < (layer.binary_weight() > 0).float().mean() < 0.6
 
 
-def test_gradient_of_latent_weights_stops_beyond_one_where_clipped():
+def test_clipped_gradient_of_latent_weights_is_zero_beyond_one():
     w = torch.tensor([[-1.5, -0.5, 0.5, 1.5]])
     for surrogate, expected in (("identity", [1, 2, 3, 4]), ("clip", [0, 2, 3, 0])):
         layer = BinaryLinear(4, 1, weights="latent", weight_surrogate=surrogate)
@@ -142,7 +142,7 @@ def test_gradient_of_latent_weights_stops_beyond_one_where_clipped():
 
 
 @pytest.mark.parametrize(("scale", "factor"), [("channel_mean", 1.0), ("magnitude_aware", 0.3)])
-def test_mean_scales_differ_in_their_gradient_and_receive_none(scale, factor):
+def test_mean_scales_differ_in_their_gradient_and_are_not_trained(scale, factor):
     layer = BinaryLinear(4, 1, weights="latent", scale=scale)
     layer.weight.data.copy_(torch.tensor([[-0.1, -0.2, 0.3, 0.6]]))
     layer(torch.tensor([1.0, 2, 3, 4])).sum().backward()
@@ -158,7 +158,7 @@ def test_learned_scale_receives_a_gradient():
 
 
 @pytest.mark.parametrize("kind", ["theta", "latent"])
-def test_the_mark_survives_copy_pickle_and_state_dict(kind):
+def test_binary_kinds_survive_copy_pickle_and_state_dict(kind):
     layer = BinaryConv2d(2, 3, 3, weights=kind, scale="learned")
     x = torch.randn(1, 2, 5, 5)
     loaded = BinaryConv2d(2, 3, 3, weights=kind, scale="learned")
@@ -170,7 +170,7 @@ def test_the_mark_survives_copy_pickle_and_state_dict(kind):
 
 @pytest.mark.parametrize("assign", [False, True])
 @pytest.mark.parametrize("source", [nn.Conv2d, lambda *args, bias: BinaryConv2d(*args, bias=bias, weights="latent")])
-def test_theta_takes_the_signs_of_the_state_it_loads_and_leaves_it(assign, source):
+def test_theta_loads_the_signs_of_a_state_without_changing_it(assign, source):
     real = source(2, 3, 3, bias=False)
     before = real.weight.detach().clone()
     state = real.state_dict()
@@ -181,14 +181,14 @@ def test_theta_takes_the_signs_of_the_state_it_loads_and_leaves_it(assign, sourc
     assert torch.equal(state["weight"], before)
 
 
-def test_assigned_signs_are_taken_in_as_they_are():
+def test_assigned_signs_are_used_without_a_copy():
     state = BinaryConv2d(2, 3, 3).state_dict()
     layer = BinaryConv2d(2, 3, 3, device="meta")
     layer.load_state_dict(state, assign=True)
     assert layer.weight.data_ptr() == state["weight"].data_ptr()
 
 
-def test_a_learned_scale_starts_at_the_mean_magnitude_of_the_real_weights_it_loads():
+def test_a_learned_scale_starts_at_the_mean_magnitude_of_loaded_real_weights():
     real = nn.Conv2d(2, 3, 3, bias=False)
     layer = BinaryConv2d(2, 3, 3, scale="learned")
     state = real.state_dict()
@@ -211,7 +211,7 @@ def test_a_learned_scale_starts_at_the_mean_magnitude_of_the_real_weights_it_loa
         ({"weights": "latent", "init_scale": 0}, "init_scale = 0: it must be above 0"),
     ],
 )
-def test_wrong_settings_are_explained(settings, message):
+def test_invalid_settings_are_explained(settings, message):
     with pytest.raises(ValueError, match=message):
         BinaryLinear(4, 4, **settings)
 
@@ -230,7 +230,7 @@ def test_react_activations_equal_their_formulas_per_channel(shape):
 
 def network(kind="latent"):
     scale = "channel_mean" if kind == "latent" else "learned"
-    return nn.Sequential(  # real inputs first: sums of signs minus their mean may be 0 but for rounding, and then flip
+    return nn.Sequential(  # real inputs first: sums of signs minus their mean may be 0 up to rounding, and then flip
         BinaryConv2d(4, 8, 3, padding=1, weights=kind, scale=scale, weight_surrogate="clip"),
         nn.BatchNorm2d(8),
         RSign(8),

@@ -1,4 +1,4 @@
-"""The sign is -1 or +1 and never 0; its gradient is the named surrogate's."""
+"""The sign is -1 or +1 and never 0; its gradient is that of the named surrogate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_zero_of_either_sign_is_plus_one_and_nan_stays_visible():
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @settings(deadline=None, max_examples=40)
 @given(values=st.lists(FLOATS, min_size=1, max_size=20), t=st.floats(0.05, 20))
-@example(values=[0.0], t=0.75)  # 1 / t is no float32
+@example(values=[0.0], t=0.75)  # 1 / t is not a float32
 def test_forward_and_gradient_follow_the_formulas(surrogate, values, t):
     x = torch.tensor([*values, -1.0, 0.0, 1.0], dtype=torch.float64, requires_grad=True)
     y = sign(x, surrogate, t)
@@ -48,7 +48,7 @@ def test_forward_and_gradient_follow_the_formulas(surrogate, values, t):
         ("clip", torch.nn.functional.hardtanh),
     ],
 )
-def test_a_surrogate_is_the_derivative_of_the_curve_it_is_named_after(surrogate, antiderivative):
+def test_a_surrogate_is_the_derivative_of_its_curve(surrogate, antiderivative):
     x = torch.linspace(-2.99, 2.99, 100, dtype=torch.float64, requires_grad=True)
     (ours,) = torch.autograd.grad(sign(x, surrogate, 3.0).sum(), x)
     (theirs,) = torch.autograd.grad(antiderivative(x).sum(), x)
@@ -86,7 +86,7 @@ def test_compiled_without_graph_breaks_equals_eager():
     torch.testing.assert_close(*(torch.autograd.grad(y, x, weights)[0] for y in (compiled, eager)))
 
 
-def test_a_wrong_name_or_temperature_is_explained():
+def test_an_invalid_name_or_temperature_is_explained():
     with pytest.raises(ValueError, match=r"'polynomal': it must be one of identity, .*did you mean 'polynomial'"):
         sign(torch.ones(1), "polynomal")
     with pytest.raises(ValueError, match=r"temperature = 0: it must be positive"):

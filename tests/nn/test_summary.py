@@ -1,4 +1,4 @@
-"""The summary's figures equal hand counts, and the model is left as it was."""
+"""The figures of the summary equal manual counts, and the model does not change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def network():
     )
 
 
-def test_figures_equal_hand_counts():
+def test_figures_equal_manual_counts():
     result = summary(network(), (2, 3, 8, 8))
     rows = {row.name: row for row in result.rows}
     assert list(rows) == ["0", "1", "2", "5", "6"]
@@ -46,13 +46,13 @@ def test_figures_equal_hand_counts():
     assert result.total.bits == 8 * result.total.packed_bytes / (result.total.binary + result.total.real)
 
 
-def test_without_an_input_no_macs_are_claimed():
+def test_without_an_input_there_are_no_macs():
     result = summary(network())
     assert all(row.binary_macs is None and row.real_macs is None for row in (*result.rows, result.total))
     assert "?" not in str(result)
 
 
-def test_the_model_is_left_as_it_was():
+def test_the_model_does_not_change():
     model = network().train()
     model[1].eval()
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -100,7 +100,7 @@ def test_transposed_convolution_counts_from_its_input():
     assert row.real_macs == 4 * 25 * 6 * 4
 
 
-def test_a_plain_layer_that_holds_only_signs_takes_one_bit():
+def test_a_plain_layer_of_signs_takes_one_bit_per_weight():
     layer = nn.Linear(16, 4, bias=False)
     assert summary(layer).total.bits == 32
     nn.init.ones_(layer.weight)

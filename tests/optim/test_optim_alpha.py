@@ -1,4 +1,4 @@
-"""alpha lives in `lr`: what schedulers may do to it, and what is said when they do the wrong thing."""
+"""alpha is stored in `lr`: what schedulers may do with it, and which errors and warnings they get otherwise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerocross.optim import GradientFilter, HybridOptimizer, IIRGradientFilter
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("gamma", [1.0, 0.1])
 def test_a_tiny_alpha_is_pure_accumulation(dtype: torch.dtype, gamma: float):
-    gradients = swinging(400, 200) * 1e-4  # small, as those of a deep network are
+    gradients = swinging(400, 200) * 1e-4  # small, as in a deep network
     param = nn.Parameter(torch.ones(1, 200, dtype=dtype))
     optimizer = GradientFilter([param], alpha=1e-20, gamma=gamma)
     m, total = np.zeros(200), np.zeros(200)
@@ -54,7 +54,7 @@ def test_alpha_and_lr_of_a_group_are_one_number():
 
 
 @pytest.mark.parametrize("value", [-1e-3, 1.5, float("nan")])
-def test_a_scheduler_out_of_range_is_an_error_that_changes_nothing(value: float):
+def test_a_scheduler_out_of_range_raises_an_error_and_changes_nothing(value: float):
     params = make_params()
     optimizer = GradientFilter([{"params": params[0]}, {"params": params[1]}])
     run(optimizer, params, range(2))
@@ -74,22 +74,22 @@ def test_a_scheduler_out_of_range_is_an_error_that_changes_nothing(value: float)
         lambda o: torch.optim.swa_utils.SWALR(o, swa_lr=0.004, anneal_epochs=4),
     ],
 )
-def test_absolute_values_of_a_scheduler_are_warned_about_once(scheduler):
+def test_absolute_values_of_a_scheduler_warn_once(scheduler):
     params = make_params()
     optimizer = GradientFilter(params)
     rates = scheduler(optimizer)
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for step in range(8):
             run(optimizer, params, range(step, step + 1))
             rates.step()
-    (said,) = [str(w.message) for w in heard if "alpha" in str(w.message)]
+    (message,) = [str(w.message) for w in caught if "alpha" in str(w.message)]
     assert re.match(
-        r"a scheduler set alpha to 0\.\d+, above its initial value 0.001: is this a learning rate for", said
+        r"a scheduler set alpha to 0\.\d+, above its initial value 0.001: is this a learning rate for", message
     )
 
 
-def test_a_large_alpha_of_one_group_does_not_excuse_another():
+def test_a_large_alpha_of_one_group_does_not_silence_another():
     params = make_params()
     optimizer = GradientFilter([{"params": params[0], "alpha": 0.5}, {"params": params[1], "alpha": 1e-3}])
     optimizer.param_groups[1]["lr"] = 0.05
@@ -97,10 +97,10 @@ def test_a_large_alpha_of_one_group_does_not_excuse_another():
         run(optimizer, params, range(1))
 
 
-def test_cycled_momentum_is_refused_in_our_words_and_reaches_the_real_part_of_a_hybrid():
+def test_cycled_momentum_is_refused_and_reaches_the_real_part_of_a_hybrid():
     params = make_params()
     optimizer = GradientFilter(params, alpha=0.1)
-    lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)  # cycle_momentum is torch's default
+    lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)  # cycle_momentum=True is torch's default
     with pytest.raises(
         ValueError, match=r"set momentum = 0.95 in the groups of GradientFilter, which has no momentum.*=Fal"
     ):
@@ -125,7 +125,7 @@ def test_cycled_momentum_is_refused_in_our_words_and_reaches_the_real_part_of_a_
             cycle(twin)
 
 
-def test_no_warning_where_a_large_alpha_was_asked_for():
+def test_no_warning_if_a_large_alpha_was_requested():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         params = make_params()
@@ -136,7 +136,7 @@ def test_no_warning_where_a_large_alpha_was_asked_for():
             rates.step()
 
 
-def test_no_warning_after_a_checkpoint_with_a_larger_alpha_but_above_that_one():
+def test_no_warning_after_a_checkpoint_with_a_larger_alpha_unless_exceeded():
     saved = GradientFilter(make_params(), alpha=0.2)
     params = make_params()
     optimizer = GradientFilter(params, alpha=1e-3)
@@ -149,9 +149,9 @@ def test_no_warning_after_a_checkpoint_with_a_larger_alpha_but_above_that_one():
         run(optimizer, params, range(2, 3))
 
 
-def test_a_schedule_that_was_saved_halfway_keeps_its_own_initial_value():
+def test_a_schedule_saved_halfway_keeps_its_initial_value():
     saved = GradientFilter(make_params(), alpha=0.02)
-    lr_scheduler.CosineAnnealingLR(saved, T_max=4)  # notes initial_lr
+    lr_scheduler.CosineAnnealingLR(saved, T_max=4)  # stores initial_lr
     saved.param_groups[0]["lr"] = 1e-4
     params = make_params()
     optimizer = GradientFilter(params, alpha=0.5)
@@ -165,7 +165,7 @@ def test_a_schedule_that_was_saved_halfway_keeps_its_own_initial_value():
         run(optimizer, params, range(1, 2))
 
 
-def test_a_fixed_filter_refuses_a_scheduler_and_leaves_everything():
+def test_a_fixed_filter_refuses_a_scheduler_and_changes_nothing():
     params = make_params()
     optimizer = IIRGradientFilter([{"params": params[0]}, {"params": params[1]}], ema(0.1))
     run(optimizer, params, range(2))
@@ -184,11 +184,11 @@ def test_a_fixed_filter_refuses_a_scheduler_and_leaves_everything():
         IIRGradientFilter(make_params(), 0.1)  # type: ignore[arg-type]
 
 
-def test_a_filter_that_grows_is_refused_and_integrators_are_not():
+def test_unstable_filters_are_refused_and_integrators_are_not():
     with pytest.raises(
         ValueError, match=r"pole of modulus 1.01, outside the unit circle: its output grows without bound"
     ):
         IIRGradientFilter(make_params(), IIRFilter(((1.0, 0.0, 0.0, 1.0, -1.01, 0.0),)))
     IIRGradientFilter(make_params(), from_sgd(0.1, momentum=0.9, weight_decay=0.0))
     IIRGradientFilter(make_params(), cascade(ema(1e-20), ema(1e-20)))
-    IIRGradientFilter(make_params(), IIRFilter(((0.5, 0.5, 0.0, 1.0, 0.0, 0.0),)))  # no pole at all
+    IIRGradientFilter(make_params(), IIRFilter(((0.5, 0.5, 0.0, 1.0, 0.0, 0.0),)))  # no pole

@@ -1,4 +1,4 @@
-"""The compiled step takes the signs of the eager one, without building code for every alpha."""
+"""The compiled step has the signs of the eager one, and does not recompile for every alpha."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerocross.optim.gradient_filter import _compiled_filter
 builds = torch._dynamo.utils.counters["stats"]
 
 
-def test_compiled_and_eager_take_the_same_signs_and_one_build_serves_every_alpha():
+def test_compiled_and_eager_signs_agree_and_alpha_does_not_recompile():
     params, twin = make_params(torch.float64), make_params(torch.float64)
     groups = lambda ps: [{"params": ps[0], "alpha": 0.02}, {"params": ps[1], "alpha": 0.6, "gamma": 0.7}]  # noqa: E731
     compiled, eager = GradientFilter(groups(params), compile=True), GradientFilter(groups(twin))
@@ -25,7 +25,7 @@ def test_compiled_and_eager_take_the_same_signs_and_one_build_serves_every_alpha
             set_field(optimizer.param_groups, "lr", decay.factor(step))
             for p, grad in zip(ps, make_grads(step, ps), strict=True):
                 p.grad = grad
-                p.grad[0] = 0  # g stays exactly 0, and signs with it
+                p.grad[0] = 0  # g stays exactly 0, and so do the signs
             optimizer.step()
         assert all(torch.equal(p, q) for p, q in zip(params, twin, strict=True))
         built = built or builds["unique_graphs"]
@@ -49,8 +49,8 @@ def test_a_zero_keeps_its_sign_in_every_precision(dtype: torch.dtype):
 
 
 @pytest.mark.slow
-def test_over_a_thousand_float32_steps_nearly_no_sign_differs():
-    """Rounding differs (fused multiply-add), so that a g within rounding of zero may be read either way."""
+def test_over_a_thousand_float32_steps_hardly_any_sign_differs():
+    """Rounding differs (fused multiply-add), so that the sign of a g close to zero may differ."""
     gradients = swinging(1000, 2000)
     one, other = (nn.Parameter(torch.ones(1, 2000)) for _ in range(2))
     compiled, eager = GradientFilter([one], compile=True), GradientFilter([other])
@@ -75,7 +75,7 @@ def test_more_models_than_torch_would_compile_for_by_default():
 
 
 @pytest.mark.slow
-def test_gradients_that_come_and_go_are_built_for_once():
+def test_missing_gradients_do_not_recompile_repeatedly():
     params = make_params()
     optimizer = GradientFilter(params, compile=True)
     run(optimizer, params, range(1))

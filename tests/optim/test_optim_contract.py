@@ -1,4 +1,4 @@
-"""What every optimizer of binary weights must do as a torch optimizer, for each row of the table."""
+"""The contract of every optimizer of binary weights as a torch optimizer, for each row of the table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_weights_are_minus_or_plus_one_at_every_step(row: Row, dtype: torch.dtyp
 def test_a_weight_without_gradient_information_keeps_its_sign(row: Row):
     params = make_params()
     with torch.no_grad():
-        params[0][:2] = 0  # drawn, for those that draw
+        params[0][:2] = 0  # drawn at random, by optimizers that draw zeros
     optimizer = row.build(params)
     start = [p.detach().sign() for p in params]
     for _ in range(30):
@@ -54,7 +54,7 @@ def test_channels_last_gives_the_same_signs(row: Row):
     for step in range(12):
         run(optimizer, params, range(step, step + 1))
         for param, grad in zip(last, make_grads(step, last), strict=True):
-            # A layout of the gradient's own is allowed, too.
+            # The gradient may have another memory layout.
             param.grad = grad.to(memory_format=torch.channels_last) if grad.dim() == 4 and step % 2 else grad
         other.step()
         assert_same_bits(bits(optimizer, params), bits(other, last))
@@ -64,7 +64,7 @@ def test_channels_last_gives_the_same_signs(row: Row):
 
 @every
 def test_a_parameter_may_be_a_view_or_empty(row: Row):
-    """A transposed weight is not contiguous, and a layer of width 0 has no element at all."""
+    """A transposed weight is not contiguous, and a layer of width 0 has no elements."""
     straight = nn.Parameter(make_params()[1].detach().clone())
     turned = nn.Parameter(make_params()[1].detach().t().contiguous().t())
     empty = nn.Parameter(torch.empty(0, 3))
@@ -95,7 +95,7 @@ def test_groups_are_independent_and_have_their_own_options(row: Row):
 
 
 @every
-def test_a_group_added_later_starts_afresh(row: Row):
+def test_a_group_added_later_starts_from_scratch(row: Row):
     params, twin = make_params(), make_params()
     optimizer, other = row.build(params[:1]), row.build(twin[:1])
     run(optimizer, params, range(4))
@@ -120,22 +120,22 @@ def test_unknown_options_are_refused_by_name(row: Row):
 
 
 @pytest.mark.parametrize(
-    ("row", "wrong", "says"), [(row, *wrong) for row in OPTIMIZERS.values() for wrong in row.wrong]
+    ("row", "invalid", "message"), [(row, *invalid) for row in OPTIMIZERS.values() for invalid in row.invalid]
 )
-def test_values_out_of_range_are_refused(row: Row, wrong: dict, says: str):
-    with pytest.raises(ValueError, match=says):
-        row.build(make_params(), **wrong)
+def test_values_out_of_range_are_refused(row: Row, invalid: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        row.build(make_params(), **invalid)
 
 
 @every
-def test_arguments_that_all_share_are_checked(row: Row):
-    for wrong, says in (
+def test_common_arguments_are_checked(row: Row):
+    for invalid, message in (
         ({"nonfinite": "warn"}, "nonfinite is 'warn'; it must be 'raise', 'skip' or 'ignore'"),
         ({"ff_every": 0}, "ff_every is 0"),
         ({"ff_every": 2.5}, "ff_every is 2.5"),
     ):
-        with pytest.raises(ValueError, match=says):
-            row.build(make_params(), **wrong)
+        with pytest.raises(ValueError, match=message):
+            row.build(make_params(), **invalid)
     with pytest.raises(TypeError, match="sets"):
         row.build([{"params": set(make_params())}])
     with pytest.raises(ValueError, match="empty"):
@@ -172,7 +172,7 @@ def test_a_closure_is_called_once_with_gradients_on(row: Row):
 
 
 @every
-def test_parameters_without_a_gradient_stay(row: Row):
+def test_parameters_without_a_gradient_do_not_change(row: Row):
     params, twin = make_params(), make_params()
     optimizer, other = row.build(params), row.build(twin)
     start = params[1].detach().clone()
@@ -183,7 +183,7 @@ def test_parameters_without_a_gradient_stay(row: Row):
         optimizer.step()
     assert torch.equal(params[1], start)
     assert not optimizer.state.get(params[1])
-    run(optimizer, params, range(6, 9))  # it joins in
+    run(optimizer, params, range(6, 9))  # now it takes part
     run(other, twin, range(6, 9))
     assert torch.equal(params[1], twin[1])
     before = bits(optimizer, params)
@@ -194,7 +194,7 @@ def test_parameters_without_a_gradient_stay(row: Row):
 
 
 @every
-def test_frozen_parameters_stay_even_with_an_old_gradient(row: Row):
+def test_frozen_parameters_do_not_change_even_with_an_old_gradient(row: Row):
     params = make_params()
     optimizer = row.build(params)
     run(optimizer, params, range(2))
@@ -236,7 +236,7 @@ def test_accumulated_gradients_are_one_step(row: Row):
 
 
 @every
-def test_maximize_climbs(row: Row):
+def test_maximize_increases_the_objective(row: Row):
     params, twin = make_params(), make_params()
     optimizer, other = row.build(params, maximize=True), row.build(twin)
     for step in range(8):

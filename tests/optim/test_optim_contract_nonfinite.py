@@ -1,4 +1,4 @@
-"""What optimizers of binary weights do with gradients that are not finite, for each row of the table."""
+"""Optimizers of binary weights with non-finite gradients, for each row of the table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_raise_names_the_parameter_and_changes_nothing(row: Row, bad: float):
 
 @every
 @pytest.mark.parametrize("bad", [NAN, INF])
-def test_skip_counts_and_leaves_no_trace(row: Row, bad: float):
+def test_skip_counts_and_changes_nothing_else(row: Row, bad: float):
     params, twin = make_params(), make_params()
     optimizer, other = row.build(params, nonfinite="skip", ff_every=1), row.build(twin, nonfinite="skip")
     for step in range(10):
@@ -68,8 +68,8 @@ def test_skip_counts_and_leaves_no_trace(row: Row, bad: float):
 
 
 @pytest.mark.parametrize("row", [p for p in ROWS if not p.marks])
-def test_skip_does_not_wait_for_the_device_once_there_is_state(row: Row):
-    """On a device without data every read of a value is an error."""
+def test_skip_does_not_synchronize_with_the_device(row: Row):
+    """On a device without data, reading a value raises an error."""
     (param,) = ghost = [nn.Parameter(torch.empty(4, 3, device="meta"))]
     optimizer = row.build([nn.Parameter(torch.randn(4, 3))], nonfinite="ignore", ff_every=1)
     optimizer.param_groups[0]["params"] = ghost
@@ -80,7 +80,7 @@ def test_skip_does_not_wait_for_the_device_once_there_is_state(row: Row):
     assert optimizer.param_groups[0]["skipped"].device.type == "meta"
 
 
-def test_finite_is_what_fits_its_own_precision():
+def test_values_are_finite_in_their_own_precision():
     large = torch.tensor([1e300, -1e300], dtype=torch.float64)
     assert all_finite([large, torch.ones(2), torch.ones(0), torch.ones(1, dtype=torch.bfloat16)])
     assert not all_finite([large, large.float()])
@@ -98,7 +98,7 @@ def test_precisions_may_be_mixed_in_a_group(row: Row, dtypes: str):
     alone = nn.Parameter(torch.ones(1, 6, dtype=torch.float64))
     other = row.build([alone])
     for step in range(12):
-        grad = (make_grads(step, [alone])[0] * 16).round()  # exact in all of them
+        grad = (make_grads(step, [alone])[0] * 16).round()  # exact in all of these precisions
         for p in (*params, alone):
             p.grad = grad.to(p.dtype)
         optimizer.step()
@@ -107,7 +107,7 @@ def test_precisions_may_be_mixed_in_a_group(row: Row, dtypes: str):
 
 
 @of_theta
-def test_ignore_keeps_signs_whatever_comes(row: Row):
+def test_ignore_keeps_weights_binary(row: Row):
     params = make_params()
     optimizer = row.build(params, nonfinite="ignore")
     for bad in (NAN, INF, -INF, 3e38, 1e-45):

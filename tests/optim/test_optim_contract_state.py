@@ -1,4 +1,4 @@
-"""Optimizers of binary weights are copied, kept in files, scheduled and scaled as any other: each row of the table."""
+"""Optimizers of binary weights can be copied, saved, scheduled and scaled like any other; each row of the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reference.optimizer_table import (
 
 @every
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-def test_resumed_from_a_file_it_goes_on_to_the_bit(row: Row, dtype: torch.dtype):
+def test_resuming_from_a_file_is_bit_exact(row: Row, dtype: torch.dtype):
     params = make_params(dtype)
     optimizer = row.build(params)
     run(optimizer, params, range(5))
@@ -74,7 +74,7 @@ def test_the_state_of_another_optimizer_is_refused(row: Row):
 
 @every
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
-def test_a_copy_goes_on_alone_to_the_bit(row: Row, way: str):
+def test_a_copy_is_independent_and_bit_exact(row: Row, way: str):
     params = make_params()
     optimizer = row.build(params, nonfinite="skip", ff_every=3, seed=7)
     torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)  # wraps step, as schedulers do
@@ -117,7 +117,7 @@ SCHEDULERS = {
 
 @schedulable
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_a_scheduler_is_a_decay_by_hand(row: Row, name: str):
+def test_a_scheduler_equals_a_manual_decay(row: Row, name: str):
     params, twin = make_params(), make_params()
     optimizer, by_hand = row.build(params), row.build(twin)
     scheduler = SCHEDULERS[name](optimizer)
@@ -133,7 +133,7 @@ def test_a_scheduler_is_a_decay_by_hand(row: Row, name: str):
 
 
 @every
-def test_grad_scaler_scales_exactly_and_leaves_out_overflows(row: Row):
+def test_grad_scaler_scales_exactly_and_skips_overflows(row: Row):
     params, twin = make_params(), make_params()
     optimizer, other = row.build(params), row.build(twin)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)

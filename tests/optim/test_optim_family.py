@@ -1,6 +1,6 @@
-"""docs/family.md, sign by sign: Bop, BOLD, BayesBiNN and the filters are one rule with an order, a threshold, a reset.
+"""docs/family.md, sign by sign: Bop, BOLD, BayesBiNN and the filters share one rule (order, threshold, reset).
 
-The rule itself is written here once, from that page, in numpy float64; scipy's lfilter does the averages where nothing
+The rule is written here once, following that page, in numpy float64; scipy's lfilter computes the averages if nothing
 is reset.
 """
 
@@ -23,13 +23,13 @@ def start() -> np.ndarray:
 
 
 def path(build, gradients: torch.Tensor, dtype: torch.dtype = torch.float64) -> np.ndarray:
-    """theta after each gradient."""
+    """Return theta after each gradient."""
     param = nn.Parameter(torch.tensor(start()[None]).to(dtype))
     return torch.stack(list(drive(build([param]), param, gradients))).numpy()
 
 
 def family(filtered: np.ndarray, threshold: float) -> np.ndarray:
-    """Flip where theta times the filtered gradient exceeds the threshold; nothing is reset."""
+    """Flip where theta times the filtered gradient exceeds the threshold, without resets."""
     theta, seen = start(), []
     for y in filtered:
         theta = np.where(theta * y > threshold, -theta, theta)
@@ -41,7 +41,7 @@ def ema(x: np.ndarray, discount: float) -> np.ndarray:
     return lfilter([discount], [1, discount - 1], x, axis=0)
 
 
-def test_the_filters_have_no_threshold_and_their_order() -> None:
+def test_the_filters_have_no_threshold() -> None:
     x = swinging(STEPS, WEIGHTS)
     first, second = ema(x.numpy(), 0.02), ema(ema(x.numpy(), 0.1), 0.02)
     assert np.array_equal(path(lambda p: CascadeFilter(p, 0.02, ()), x), family(first, 0.0))
@@ -51,9 +51,9 @@ def test_the_filters_have_no_threshold_and_their_order() -> None:
 @pytest.mark.parametrize("tau", [0.0, 0.03, 0.1])
 def test_bop_is_the_first_order_filter_with_a_threshold(tau: float) -> None:
     x = swinging(STEPS, WEIGHTS)
-    found = path(lambda p: Bop(p, gamma=0.02, tau=tau), x)
-    assert np.array_equal(found, family(ema(x.numpy(), 0.02), tau))
-    assert (found != family(ema(x.numpy(), 0.02), tau + 0.05)).any()  # the threshold tells
+    result = path(lambda p: Bop(p, gamma=0.02, tau=tau), x)
+    assert np.array_equal(result, family(ema(x.numpy(), 0.02), tau))
+    assert (result != family(ema(x.numpy(), 0.02), tau + 0.05)).any()  # the threshold matters
 
 
 @pytest.mark.parametrize("lr", [0.02, 0.2])
@@ -70,12 +70,12 @@ def test_bold_is_the_first_order_filter_with_a_threshold_and_a_reset(lr: float) 
         discount = max(flips.mean(), 1e-30)
         average = average * discount / last
         seen.append(theta)
-    found = path(lambda p: BOLD(p, lr=lr), x)
-    assert np.array_equal(found, np.array(seen))
-    assert (np.diff(found, axis=0) != 0).sum() > 10
+    result = path(lambda p: BOLD(p, lr=lr), x)
+    assert np.array_equal(result, np.array(seen))
+    assert (np.diff(result, axis=0) != 0).sum() > 10
 
 
-def test_bayesbinn_in_float32_is_the_first_order_filter_to_the_last_sign() -> None:
+def test_bayesbinn_in_float32_equals_the_first_order_filter() -> None:
     """At its published setting, gradients in float32: the start at 10 weighs 10 / (450,000 / 1e-10) = 2e-15."""
     x = swinging(STEPS, WEIGHTS).float()
     bayes = path(BayesBiNN, x, torch.float32)

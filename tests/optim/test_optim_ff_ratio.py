@@ -1,4 +1,4 @@
-"""The flip ratio (Eq. 18): per parameter, group and total, against a count by hand, and read without waiting."""
+"""The flip ratio (Eq. 18) per parameter, group and in total, against a manual count, and read without waiting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _signs(params: list[nn.Parameter]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("ff_every", [1, 3])
-def test_the_ratio_is_that_of_a_count_by_hand(row: Row, ff_every: int):
+def test_the_ratio_equals_a_manual_count(row: Row, ff_every: int):
     params = make_params()
     optimizer = row.build([{"params": p} for p in params], ff_every=ff_every)
     assert math.isnan(ff_ratio(optimizer))
@@ -44,7 +44,7 @@ def test_the_ratio_is_that_of_a_count_by_hand(row: Row, ff_every: int):
         ff_ratio(optimizer, per="layer")  # type: ignore[arg-type]
 
 
-def test_names_are_used_where_they_are_known_and_wrappers_are_looked_through():
+def test_names_are_used_if_known_and_wrappers_are_unwrapped():
     params = make_params()
     optimizer = GradientFilter([("conv", params[0]), ("linear", params[1])], ff_every=1)
     run(optimizer, params, range(1))
@@ -56,8 +56,8 @@ def test_names_are_used_where_they_are_known_and_wrappers_are_looked_through():
     assert set(ff_ratio(Wrapper(Wrapper(optimizer)), per="parameter")) == {"conv", "linear"}
 
 
-def test_counting_resumes_where_it_was():
-    """At ff_every = 4 and after 3 steps, the next count is at the step after the next."""
+def test_counting_resumes():
+    """With ff_every = 4, after 3 steps, the next count is at the step after the next."""
     params = make_params()
     optimizer = GradientFilter(params, ff_every=4)
     run(optimizer, params, range(3))
@@ -70,11 +70,11 @@ def test_counting_resumes_where_it_was():
     for p in twin:
         p.grad = torch.zeros_like(p)
     resumed.param_groups[0]["lr"] = 0.0
-    resumed.step()  # the counted one: nothing can flip
+    resumed.step()  # the counted step: nothing can flip
     assert ff_ratio(resumed) == 0.0
 
 
-def test_frozen_and_untouched_weights_are_left_out_and_absent_gradients_count_zero():
+def test_frozen_and_unused_weights_are_left_out_and_missing_gradients_count_zero():
     params = [*make_params(), nn.Parameter(torch.ones(1, 1000))]
     optimizer = GradientFilter(params, ff_every=1)
     run(optimizer, params[:2], range(1))  # the third never has a gradient
@@ -84,13 +84,13 @@ def test_frozen_and_untouched_weights_are_left_out_and_absent_gradients_count_ze
     params[0].grad = None
     params[1].grad = make_grads(1, params)[1]
     optimizer.step()
-    assert ff_ratio(optimizer, per="parameter")[0] == 0.0  # not the count of the step before
+    assert ff_ratio(optimizer, per="parameter")[0] == 0.0  # not the count of the previous step
     params[1].requires_grad_(False)
     assert set(ff_ratio(optimizer, per="parameter")) == {0}
 
 
-def test_counting_gives_tensors_and_waits_for_nothing():
-    """On a device without data every read of a value is an error: a step with counting passes, reading does not."""
+def test_counting_does_not_synchronize_with_the_device():
+    """On a device without data, reading a value raises an error: a counting step must not read a value."""
     param = nn.Parameter(torch.ones(1, 4, 3))
     optimizer = GradientFilter([param], ff_every=1, nonfinite="ignore")
     optimizer.param_groups[0]["params"] = [nn.Parameter(torch.empty(4, 3, device="meta"))]
@@ -103,9 +103,9 @@ def test_counting_gives_tensors_and_waits_for_nothing():
         ff_ratio(optimizer)
 
 
-def test_a_count_of_a_sharded_weight_is_summed_when_it_is_made():
+def test_the_count_of_a_sharded_weight_is_summed_over_ranks():
     class Partial(torch.Tensor):
-        """As DTensor gives it: what one rank has counted."""
+        """As in DTensor: the count of one rank."""
 
         def full_tensor(self) -> Tensor:
             return torch.tensor(7)
@@ -127,7 +127,7 @@ def test_latent_zeros_count_as_plus_one_as_in_their_layers():
     assert negative(torch.tensor([0.0, -0.0, 1e-40, -1e-40])).tolist() == [False, False, False, True]
 
 
-def test_reading_an_old_count_warns_and_a_fresh_one_does_not():
+def test_reading_an_outdated_count_warns():
     for ff_every, stale in ((1, 0), (2, 2), (50, 3)):
         params = make_params()
         optimizer = GradientFilter(params, ff_every=ff_every)

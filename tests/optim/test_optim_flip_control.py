@@ -1,4 +1,4 @@
-"""The closed loop: measured flips follow the flip rate where the open loop misses it, alike on all ranks."""
+"""The closed loop: measured flips follow the flip rate where the open loop misses it, identically on all ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RATE = 0.02
 
 
 def ratios(control: Any, *memories: float) -> list[float]:
-    """Flip ratios of the last 300 of 1,200 updates, tensor by tensor, under noise that is correlated over steps."""
+    """Return the flip ratio of each tensor over the last 300 of 1,200 updates, under noise correlated over steps."""
     draw = torch.Generator().manual_seed(1)
     weights = [nn.Parameter(torch.randn(100, 100, generator=draw)) for _ in memories]
     optimizer = GradientFilter(weights, flip_rate=RATE, control=control, ff_every=1)
@@ -34,7 +34,7 @@ def ratios(control: Any, *memories: float) -> list[float]:
     return torch.tensor(seen).mean(0).tolist()
 
 
-def test_the_closed_loop_holds_the_rate_where_noise_is_not_white() -> None:
+def test_the_closed_loop_keeps_the_rate_under_correlated_noise() -> None:
     """Correlated noise flips fewer weights than white noise: the open loop misses its rate by more than a third."""
     assert ratios("open", 0.9)[0] < 0.66 * RATE
     assert ratios("closed", 0.9)[0] == pytest.approx(RATE, rel=0.05)
@@ -47,8 +47,8 @@ def test_per_layer_every_tensor_flips_at_the_rate() -> None:
     assert apart == pytest.approx([RATE, RATE], rel=0.06)
 
 
-def test_the_law_is_integral_control_of_log_alpha() -> None:
-    """Against a naive twin in plain floats: flips counted by hand, one correction per group."""
+def test_the_control_law_is_integral_control_of_log_alpha() -> None:
+    """Compared with a naive twin in plain floats, with manual counts and one correction per group."""
     params = make_params(torch.float64)
     optimizer = GradientFilter(params, flip_rate=RATE, control="closed")
     correction, ratio, weights = 0.0, -1.0, sum(p.numel() for p in params)
@@ -76,7 +76,7 @@ def test_the_law_is_integral_control_of_log_alpha() -> None:
     assert abs(correction) > 0.3
 
 
-def test_a_rate_of_zero_flips_nothing_and_steers_nothing() -> None:
+def test_a_rate_of_zero_flips_nothing_and_controls_nothing() -> None:
     params = make_params()
     optimizer = GradientFilter(params, flip_rate=RATE, control="layer")
     run(optimizer, params, range(4))
@@ -89,7 +89,7 @@ def test_a_rate_of_zero_flips_nothing_and_steers_nothing() -> None:
         assert all(torch.equal(a, b) for a, b in zip(was, now, strict=True))
 
 
-def test_compiled_it_takes_the_same_signs() -> None:
+def test_compiled_and_eager_signs_agree() -> None:
     params, twin = make_params(torch.float64), make_params(torch.float64)
     compiled = GradientFilter(params, flip_rate=RATE, control="layer", compile=True)
     eager = GradientFilter(twin, flip_rate=RATE, control="layer")
@@ -108,7 +108,7 @@ def test_compiled_it_takes_the_same_signs() -> None:
         ({}, {"normalize": "rms"}),
     ],
 )
-def test_a_state_of_other_settings_is_refused_and_changes_nothing(saved: Any, loading: Any) -> None:
+def test_a_state_of_different_settings_is_refused_and_changes_nothing(saved: Any, loading: Any) -> None:
     params, others = make_params(), make_params()
     optimizer, other = (
         GradientFilter(params, flip_rate=0.02, **saved),
@@ -121,10 +121,10 @@ def test_a_state_of_other_settings_is_refused_and_changes_nothing(saved: Any, lo
     assert not other.state
 
 
-def test_two_processes_steer_alike_to_the_bit(tmp_path: Path) -> None:
+def test_two_processes_are_controlled_identically(tmp_path: Path) -> None:
     multiprocessing.spawn(replicas.work, (str(tmp_path), 2, "closed"), nprocs=2)  # type: ignore[attr-defined]
     one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
-    assert not torch.equal(one["data"], other["data"])  # each had its own
+    assert not torch.equal(one["data"], other["data"])  # each had its own data
     for part in ("model", "state"):
         for name, value in one[part].items():
             assert torch.equal(value, other[part][name]), name

@@ -1,4 +1,4 @@
-"""GradientFilter by its flip rate: the alpha that it computes with, how often noise flips, and what it refuses."""
+"""GradientFilter set by its flip rate: the resulting alpha, the flip rate under noise, and invalid settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zerocross.filters import alpha_for_flips, cascade, ema, flip_rate
 
 
 @pytest.mark.parametrize("gamma", [0.1, 0.5, None])
-def test_it_is_the_filter_of_the_computed_alpha(gamma: float | None) -> None:
+def test_it_equals_the_filter_with_the_computed_alpha(gamma: float | None) -> None:
     alpha = alpha_for_flips(0.03, gamma)
     mine, others = make_params(), make_params()
     by_rate = GradientFilter(mine, flip_rate=0.03, gamma=gamma)
@@ -35,7 +35,7 @@ def test_noise_flips_weights_at_the_rate(gamma: float | None) -> None:
     for step in range(1200):
         weight.grad = torch.randn(weight.shape, generator=generator)
         optimizer.step()
-        if step >= 900:  # the start, at g = 0, is forgotten
+        if step >= 900:  # the initial state, g = 0, is forgotten
             ratios.append(ff_ratio(optimizer))
     assert sum(ratios) / len(ratios) == pytest.approx(0.02, rel=0.05)
 
@@ -53,15 +53,15 @@ def test_a_scheduler_scales_the_rate_and_not_alpha() -> None:
         schedule.step()
     before = param.detach().clone()
     param.grad = torch.randn(3, 3)
-    optimizer.step()  # at a rate of 0 nothing flips
+    optimizer.step()  # at a rate of 0, nothing flips
     assert torch.equal(before, param)
 
 
-def test_the_papers_setting_has_the_rate_that_the_docstring_says() -> None:
+def test_the_papers_setting_has_the_documented_rate() -> None:
     assert flip_rate(cascade(ema(0.1), ema(1e-3))) == pytest.approx(3.2e-3, rel=0.03)
 
 
-def test_groups_have_rates_of_their_own() -> None:
+def test_groups_have_their_own_rates() -> None:
     one, other = make_params()
     optimizer = GradientFilter(
         [{"params": [one], "flip_rate": 0.05}, {"params": [other], "gamma": None}], flip_rate=0.01
@@ -71,7 +71,7 @@ def test_groups_have_rates_of_their_own() -> None:
         optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2, 2))], "alpha": 0.1})
 
 
-def test_copies_and_checkpoints_keep_it() -> None:
+def test_copies_and_checkpoints_keep_the_rate() -> None:
     params = make_params()
     optimizer = GradientFilter(params, flip_rate=0.05, gamma=None)
     run(optimizer, params, range(5))
@@ -97,7 +97,7 @@ def test_a_checkpoint_of_the_other_kind_is_refused(saved: dict[str, Any], loadin
         GradientFilter(make_params(), **loading).load_state_dict(state)
 
 
-def test_a_hybrid_refuses_it_too() -> None:
+def test_a_hybrid_refuses_a_checkpoint_of_the_other_kind() -> None:
     def hybrid(**settings: Any) -> HybridOptimizer:
         model = nn.Linear(4, 3)
         return HybridOptimizer(GradientFilter([model.weight], **settings), torch.optim.SGD([model.bias], lr=0.1), model)

@@ -1,4 +1,4 @@
-"""HybridOptimizer and split_params: every parameter claimed once, two optimizers that look like one."""
+"""HybridOptimizer and split_params: every parameter belongs to exactly one of two optimizers that act as one."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def assert_equal(one: nn.Module, other: nn.Module) -> None:
         assert torch.equal(a, b), name
 
 
-# ---- who claims what
+# ---- which optimizer owns which parameters
 
 
-def test_split_params_sorts_every_trainable_parameter_once():
+def test_split_params_lists_every_trainable_parameter_once():
     model = make()
     model.head.bias.requires_grad_(False)
     names = {id(p): n for n, p in model.named_parameters()}
@@ -84,7 +84,7 @@ def test_split_params_sorts_every_trainable_parameter_once():
         ["stem.weight", "head.weight"],
         ["stem.bias", "norm.weight", "norm.bias"],
     ]
-    assert split_params(copy.deepcopy(model)).binary[0].shape == (4, 4, 3, 3)  # a layer's property survives copies
+    assert split_params(copy.deepcopy(model)).binary[0].shape == (4, 4, 3, 3)  # a property of a layer survives copies
     assert [len(part) for part in split_params(make(tied=True))] == [2, 2, 4]
 
 
@@ -117,7 +117,7 @@ def test_a_gap_names_the_parameters_and_frozen_ones_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("weights", "binary", "says"),
+    ("weights", "binary", "message"),
     [
         (
             "latent",
@@ -128,34 +128,35 @@ def test_a_gap_names_the_parameters_and_frozen_ones_are_listed():
         ("theta", adam, r"Adam was given theta weights: body.weight, .*away from -1 and \+1"),
     ],
 )
-def test_the_wrong_kind_names_the_parameters(weights: str, binary, says: str):
+def test_the_wrong_kind_names_the_parameters(weights: str, binary, message: str):
     model = make(weights)
     split = split_params(model)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         HybridOptimizer(binary(split.binary), adam([*split.real, *split.real_no_decay]), model)
 
 
-def test_real_weights_are_no_latent_weights():
-    """Given as `binary` to an optimizer of latent weights, a real layer would be counted and never take signs."""
+def test_real_weights_are_not_latent_weights():
+    """Given as `binary` to an optimizer of latent weights, a real layer would be counted but never become signs."""
     model = make("latent")
     binary, real, no_decay = split_params(model)
     for optimizer in (LatentSGD, adam):
         with pytest.raises(ValueError, match=r"was given real weights: head.weight; their layers do not take signs"):
             HybridOptimizer(optimizer([*binary, real[1]]), adam([real[0], *no_decay]), model)
     plain = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3))
-    HybridOptimizer(GradientFilter([plain[0].weight]), adam(plain[1].parameters()), plain)  # becomes binary by this
+    # This makes the weight binary.
+    HybridOptimizer(GradientFilter([plain[0].weight]), adam(plain[1].parameters()), plain)
 
 
-def test_no_group_is_added_later():
+def test_groups_cannot_be_added_later():
     optimizer = build(make())
     with pytest.raises(ValueError, match=r"cannot add a param group.* add it to .binary or .real and construct"):
         optimizer.add_param_group({"params": nn.Parameter(torch.ones(2))})
 
 
-# ---- two that look like one
+# ---- two optimizers that act as one
 
 
-def test_it_is_the_two_optimizers_side_by_side():
+def test_it_equals_the_two_optimizers():
     together, apart = make(), make()
     hybrid = build(together)
     binary, real, no_decay = split_params(apart)
@@ -187,7 +188,7 @@ def test_a_closure_is_called_once():
     assert_equal(model, twin)
 
 
-def test_zero_grad_and_hooks_reach_the_whole():
+def test_zero_grad_and_hooks_apply_to_both():
     model = make()
     optimizer = build(model)
     heard: list[str] = []
@@ -200,7 +201,7 @@ def test_zero_grad_and_hooks_reach_the_whole():
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_schedulers_reach_both():
+def test_schedulers_apply_to_both():
     model, twin = make(), make()
     optimizer, by_hand = build(model), build(twin)
     scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=8)
@@ -219,7 +220,7 @@ def test_schedulers_reach_both():
 
 @pytest.mark.parametrize("way", ["dict", "file", "parts"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_resumed_it_goes_on_to_the_bit(way: str, dtype: torch.dtype):
+def test_resuming_is_bit_exact(way: str, dtype: torch.dtype):
     model = make()
     for layer in (model.body, model.body2, model.fc):
         layer.weight.data = layer.weight.data.to(dtype)
@@ -248,7 +249,7 @@ def test_resumed_it_goes_on_to_the_bit(way: str, dtype: torch.dtype):
     theta = twin.body.weight
     assert resumed.state[theta]["g"].dtype == resumed.binary.state[theta]["g"].dtype == torch.float32
     assert not torch.equal(weights_of(make())["body.weight"], theta.float())
-    resumed.param_groups[0]["lr"] = 0.5  # groups are still the parts' own
+    resumed.param_groups[0]["lr"] = 0.5  # groups are still those of the parts
     assert resumed.binary.param_groups[0]["lr"] == 0.5
 
 
@@ -279,7 +280,7 @@ def test_grad_scaler_sees_one_optimizer():
         for p in model.parameters():
             assert p.grad is not None
             p.grad.mul_(scaler.get_scale() if step != 2 else float("inf"))
-        scaler.scale(torch.ones(()))  # has it set up
+        scaler.scale(torch.ones(()))  # initialises the scaler
         before = weights_of(model)
         scaler.step(optimizer)
         scaler.update()
@@ -303,10 +304,10 @@ def test_a_non_finite_gradient_of_a_binary_weight_stops_both():
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
 
 
-# ---- what is counted
+# ---- counting flips
 
 
-def test_the_ratio_is_over_binary_weights_alone_and_tied_ones_count_once():
+def test_the_ratio_counts_only_binary_weights_and_tied_ones_once():
     model = make(tied=True)
     optimizer = build(model, ff_every=1)
     for step in range(3):

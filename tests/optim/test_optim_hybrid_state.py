@@ -1,4 +1,4 @@
-"""A HybridOptimizer hands its state on to its parts, and a copy of an optimizer does all that the original does."""
+"""A HybridOptimizer passes its state to its parts, and a copy of an optimizer behaves like the original."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def hybrid(binary: Any = GradientFilter, real: Any = torch.optim.Adam, **options
     return HybridOptimizer(binary(params[:1]), real(params[1:]), **options), params
 
 
-# ---- one verdict
+# ---- one decision on non-finite gradients
 
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("binary", [GradientFilter, torch.optim.SGD])
-def test_one_verdict_over_binary_and_real_gradients(which: int, binary: Any):
+def test_one_decision_over_binary_and_real_gradients(which: int, binary: Any):
     for policy in ("raise", "skip"):
         optimizer, params = hybrid(binary, nonfinite=policy)
         run(optimizer, params, range(2))
@@ -76,7 +76,7 @@ def test_one_verdict_over_binary_and_real_gradients(which: int, binary: Any):
         assert all(p.isfinite().all() for p in params)
 
 
-def test_the_policy_is_the_binary_optimizers_unless_told():
+def test_the_policy_is_that_of_the_binary_optimizer_by_default():
     params = make_params()
     assert (
         HybridOptimizer(GradientFilter(params[:1], nonfinite="skip"), torch.optim.SGD(params[1:])).nonfinite == "skip"
@@ -87,7 +87,7 @@ def test_the_policy_is_the_binary_optimizers_unless_told():
 
 
 @pytest.mark.parametrize("name", [*BINARY, "warm"])
-def test_huge_finite_gradients_of_changing_sign_leave_no_nan(name: str):
+def test_huge_finite_gradients_of_changing_sign_give_no_nan(name: str):
     params = make_params()
     build = BINARY.get(name) or (lambda p: GradientFilter(p, warm_start=0.1))
     optimizer = build(params)
@@ -105,11 +105,11 @@ def test_huge_finite_gradients_of_changing_sign_leave_no_nan(name: str):
         optimizer.step()
 
 
-# ---- each part loads its own
+# ---- each part loads its own state
 
 
 @pytest.mark.parametrize("part", ["binary", "real"])
-def test_what_a_part_refuses_alone_the_whole_refuses_and_stays_as_it_was(part: str):
+def test_a_state_that_one_part_refuses_is_refused_and_changes_nothing(part: str):
     choices = BINARY if part == "binary" else REAL
     for saved, here in itertools.permutations(choices, 2):
         built = []
@@ -145,7 +145,7 @@ def test_the_type_of_a_filter_is_in_its_own_state_dict():
 
 
 class Lookahead(torch.optim.Optimizer):
-    """A wrapper with a state_dict of its own form."""
+    """A wrapper whose state_dict has a different form."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
@@ -181,7 +181,7 @@ def wrapped(params: list[nn.Parameter]) -> HybridOptimizer:
 
 
 @pytest.mark.parametrize("build", [nested, wrapped])
-def test_nested_hybrids_and_wrappers_resume_to_the_bit(build: Any):
+def test_nested_hybrids_and_wrappers_resume_bit_exactly(build: Any):
     params, twin = ([*make_params(), *make_params(seed=1)] for _ in range(2))
     optimizer, resumed = build(params), build(twin)
     run(optimizer, params, range(5))
@@ -211,7 +211,7 @@ def copied(way: str, pair: Any) -> Any:
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
-def test_a_copy_goes_on_clipping(way: str):
+def test_a_copy_keeps_clipping(way: str):
     (param,) = params = [nn.Parameter(torch.zeros(3, 2))]
     optimizer = clip_after_step(torch.optim.SGD(params, lr=1.0), 1.0)
     assert type(optimizer).__name__ == "SGD"
@@ -228,7 +228,7 @@ def test_a_copy_goes_on_clipping(way: str):
 
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
 @pytest.mark.parametrize("build", [LatentSGD, lambda p: clip_after_step(torch.optim.SGD(p, lr=0.1), 1.0)])
-def test_a_copy_counts_flips_on_what_its_layer_takes_the_sign_of(way: str, build: Any):
+def test_a_copy_counts_flips_before_the_sign_of_its_layer(way: str, build: Any):
     torch.manual_seed(0)
     model = nn.Sequential(BinaryLinear(6, 5, weights="latent", binarizer="ir-net"), nn.Linear(5, 2))
     binary, real, rest = split_params(model)
@@ -245,10 +245,10 @@ def test_a_copy_counts_flips_on_what_its_layer_takes_the_sign_of(way: str, build
         assert ff_ratio(each) > 0
 
 
-# ---- theta by its values, vectors
+# ---- theta recognised by its values; vectors
 
 
-def test_without_a_model_theta_is_known_by_its_values():
+def test_without_a_model_theta_is_recognised_by_its_values():
     theta, real = nn.Parameter(torch.tensor([[1.0, -1.0], [1.0, 1.0]])), nn.Parameter(torch.randn(3, 3))
     for binary, other in (([theta], [real]), ([real], [theta])):
         with pytest.raises(
@@ -258,7 +258,7 @@ def test_without_a_model_theta_is_known_by_its_values():
     HybridOptimizer(GradientFilter([theta]), torch.optim.Adam([real, nn.Parameter(torch.ones(1, 4, 1, 1))]))
 
 
-def test_vectors_are_refused_unless_asked_for():
+def test_vectors_are_refused_unless_requested():
     net: Any = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     before = copy.deepcopy(net.state_dict())
     for build in (GradientFilter, CascadeFilter, Bop, Bop2ndOrder):

@@ -1,4 +1,4 @@
-"""Scale-free gradients: a loss multiplied by any schedule changes no sign, and the averages are scipy's."""
+"""Scale-free gradients: multiplying the loss by any schedule changes no sign; averages equal those of scipy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALPHA, GAMMA = 0.02, 0.1
 
 
 def signs(gradients: Tensor, **how: Any) -> Tensor:
-    """theta after each gradient."""
+    """Return theta after each gradient."""
     param = nn.Parameter(torch.ones(1, gradients.shape[1], dtype=gradients.dtype))
     return torch.stack(list(drive(GradientFilter([param], alpha=ALPHA, gamma=GAMMA, **how), param, gradients)))
 
@@ -30,7 +30,7 @@ def ema(values: np.ndarray, discount: float) -> np.ndarray:
 
 
 def running_rms(squares: np.ndarray, discount: float) -> np.ndarray:
-    """A plain mean over the first 1 / discount steps, then a moving average that starts from it."""
+    """Return a plain mean over the first 1 / discount steps, followed by a moving average that starts from it."""
     first = round(1 / discount)
     mean = np.cumsum(squares[:first], 0) / np.arange(1, len(squares[:first]) + 1)[:, None]
     if len(squares) <= first:
@@ -40,7 +40,7 @@ def running_rms(squares: np.ndarray, discount: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("how", ["rms", "sign", "adam"])
-def test_it_is_the_filter_of_the_normalised_gradient_by_scipy(how: Any) -> None:
+def test_it_equals_scipys_filter_of_the_normalised_gradient(how: Any) -> None:
     x = swinging(STEPS, WEIGHTS)
     loud = x * torch.logspace(-3, 3, STEPS).double()[:, None]
     values = loud.numpy()
@@ -50,19 +50,19 @@ def test_it_is_the_filter_of_the_normalised_gradient_by_scipy(how: Any) -> None:
     sure = np.abs(g) > 1e-12
     assert sure.mean() > 0.999
     assert (signs(loud, normalize=how).numpy() == -np.sign(g))[sure].all()
-    assert (signs(loud).numpy() != -np.sign(g)).mean() > 0.05  # without it signs are others
+    assert (signs(loud).numpy() != -np.sign(g)).mean() > 0.05  # without normalisation the signs differ
 
 
 @settings(max_examples=20)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=STEPS // 10, max_size=STEPS // 10), st.integers(0, 99))
-def test_any_schedule_of_the_loss_changes_no_weight_with_signs(scales: list[float], seed: int) -> None:
+def test_with_sign_normalisation_any_schedule_of_the_loss_changes_no_weight(scales: list[float], seed: int) -> None:
     x = swinging(STEPS, 20, seed)
     schedule = torch.tensor(scales).double().repeat_interleave(10)[:, None]
     assert torch.equal(signs(x, normalize="sign"), signs(x * schedule, normalize="sign"))
 
 
-def test_a_schedule_of_the_loss_changes_hardly_a_weight_with_the_rms_after_the_warm_up() -> None:
-    """A loss that falls a hundredfold over the run, with a swing of 10 in 1,000 updates on top."""
+def test_with_rms_normalisation_a_schedule_of_the_loss_hardly_changes_weights() -> None:
+    """The loss decreases a hundredfold over the run, with an additional factor of 10 within 1,000 updates."""
     x, time = swinging(2000, 400), torch.arange(2000).double()
     schedule = (torch.exp(-time / 434) * 10 ** torch.sin(time * 2 * torch.pi / 1000).div(2))[:, None]
     late = slice(200, None)
@@ -74,7 +74,7 @@ def test_a_schedule_of_the_loss_changes_hardly_a_weight_with_the_rms_after_the_w
     assert differing() > 5 * differing(normalize="rms")
 
 
-def test_a_constant_scale_changes_nothing_from_the_first_update_on() -> None:
+def test_a_constant_scale_changes_nothing() -> None:
     x = swinging(100, WEIGHTS)
     for how in ("rms", "adam"):
         assert torch.equal(signs(x, normalize=how), signs(x * 1024.0, normalize=how))  # type: ignore[arg-type]

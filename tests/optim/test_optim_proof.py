@@ -1,4 +1,4 @@
-"""The paper's mathematics, in float64: cascade, direct form, latent weights and scipy's filters take the same signs."""
+"""The paper's equations in float64: cascade, direct form, latent weights and scipy's filters have the same signs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DECAYS = {name: Schedule(name, total=STEPS) for name in ("constant", "cosine", "
 
 def path_of(build: Callable[[list[nn.Parameter]], torch.optim.Optimizer], gradients: Tensor = GRADIENTS,
             decay: Schedule | None = None, start: Tensor | None = None) -> np.ndarray:  # fmt: skip
-    """The parameter after each step, in float64, under a decay of its lr."""
+    """Return the parameter after each step, in float64, under a decay of its lr."""
     weights = gradients.shape[1]
     param = nn.Parameter(torch.ones(1, weights, dtype=torch.float64) if start is None else start.clone())
     optimizer = build([param])
@@ -40,7 +40,7 @@ def path_of(build: Callable[[list[nn.Parameter]], torch.optim.Optimizer], gradie
 
 
 def differing(thetas: np.ndarray, g: np.ndarray, rounding: float = 1e-9) -> int:
-    """How many signs are not -sign(g), wherever g is above rounding; which must be nearly everywhere."""
+    """Count the signs that differ from -sign(g) where g exceeds rounding errors, which must be nearly everywhere."""
     sure = np.abs(g) > rounding * np.abs(g).max(axis=1, keepdims=True)
     assert sure.mean() > 0.99
     return int((thetas != -np.sign(g))[sure].sum())
@@ -53,7 +53,7 @@ def differing(thetas: np.ndarray, g: np.ndarray, rounding: float = 1e-9) -> int:
 @given(alpha=discounts, gamma=discounts)
 @example(alpha=1e-3, gamma=0.1)
 @example(alpha=1.0, gamma=1.0)
-def test_cascade_is_the_direct_form_and_scipys_lfilter(alpha: float, gamma: float):
+def test_cascade_equals_the_direct_form_and_scipys_lfilter(alpha: float, gamma: float):
     thetas = path_of(lambda p: GradientFilter(p, alpha=alpha, gamma=gamma))
     x, alphas = GRADIENTS.numpy(), np.full(STEPS, alpha)
     b, a = [alpha * gamma], [1, alpha + gamma - 2, (alpha - 1) * (gamma - 1)]  # Eq. 16
@@ -62,7 +62,7 @@ def test_cascade_is_the_direct_form_and_scipys_lfilter(alpha: float, gamma: floa
     assert (thetas == naive_cascade(x, alphas, gamma, np.ones(WEIGHTS))[0]).all()
 
 
-def test_the_filtered_gradient_is_scipys_to_rounding():
+def test_the_filtered_gradient_equals_scipys_up_to_rounding():
     param = nn.Parameter(torch.ones(1, WEIGHTS, dtype=torch.float64))
     optimizer = GradientFilter([param], alpha=1e-3, gamma=0.1)
     *_, _ = drive(optimizer, param, GRADIENTS)
@@ -75,14 +75,14 @@ def test_the_filtered_gradient_is_scipys_to_rounding():
 
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("lr", [1e-6, 0.1, 1.0, 1e4])
-def test_latent_weights_take_the_signs_of_the_filter_whatever_their_rate(decay: str, lr: float):
-    """alpha = lr * weight_decay (Eq. 9), from a zero start, under decay too: not one sign of 200 x 600 differs."""
+def test_latent_weights_have_the_signs_of_the_filter_for_any_rate(decay: str, lr: float):
+    """alpha = lr * weight_decay (Eq. 9), from a zero start, with decay: not one sign of 200 x 600 differs."""
     alpha, gamma, gradients = 0.02, 0.1, swinging(600, 200, seed=1)
     schedule = Schedule(DECAYS[decay].shape, total=600)
     filtered = path_of(lambda p: GradientFilter(p, alpha=alpha, gamma=gamma), gradients, schedule)
     latent = path_of(lambda p: LatentSGD(p, lr=lr, weight_decay=alpha / lr, gamma=gamma, start=0), gradients, schedule)
     assert int((np.sign(latent) != filtered).sum()) == 0
-    assert (np.diff(filtered, axis=0) != 0).mean() > 0.001  # and there was something to see
+    assert (np.diff(filtered, axis=0) != 0).mean() > 0.001  # and signs do change
     lrs = np.array([lr * schedule.factor(step) for step in range(600)])
     naive = latent_sgd(gradients.numpy(), lrs, alpha / lr, gamma, np.zeros(200))
     np.testing.assert_allclose(latent, naive, rtol=1e-9, atol=1e-12 * lr)
@@ -90,13 +90,13 @@ def test_latent_weights_take_the_signs_of_the_filter_whatever_their_rate(decay: 
 
 @exact
 @given(alpha=discounts, gamma=discounts, lr=st.floats(-3, 3).map(lambda e: 10.0**e), decay=st.sampled_from([*DECAYS]))
-def test_latent_weights_take_the_signs_of_the_filter(alpha: float, gamma: float, lr: float, decay: str):
+def test_latent_weights_have_the_signs_of_the_filter(alpha: float, gamma: float, lr: float, decay: str):
     filtered = path_of(lambda p: GradientFilter(p, alpha=alpha, gamma=gamma), decay=DECAYS[decay])
     latent = path_of(lambda p: LatentSGD(p, lr=lr, weight_decay=alpha / lr, gamma=gamma, start=0), decay=DECAYS[decay])
     assert differing(filtered, -latent) == 0
 
 
-# ---- what decay does to the direct form
+# ---- the direct form under decay
 
 
 @pytest.mark.parametrize("decay", ["cosine", "linear"])
@@ -141,7 +141,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_any_filter_is_scipys_sosfilt_on_every_weight(name: str):
+def test_any_filter_equals_scipys_sosfilt(name: str):
     filt = FILTERS[name]
     y = np.asarray(signal.sosfilt(filt.sos, GRADIENTS.numpy(), axis=0))
     assert differing(path_of(lambda p: IIRGradientFilter(p, filt)), y) == 0
@@ -149,7 +149,7 @@ def test_any_filter_is_scipys_sosfilt_on_every_weight(name: str):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(("alpha", "gamma"), [(1e-3, 0.1), (0.02, 0.7), (1.0, 0.5)])
-def test_two_averages_are_the_gradient_filter_to_the_bit(dtype: torch.dtype, alpha: float, gamma: float):
+def test_two_averages_are_bit_identical_to_the_gradient_filter(dtype: torch.dtype, alpha: float, gamma: float):
     one, other = (nn.Parameter(torch.ones(1, WEIGHTS, dtype=dtype)) for _ in range(2))
     general = IIRGradientFilter([one], cascade(ema(gamma), ema(alpha)))
     special = GradientFilter([other], alpha=alpha, gamma=gamma)
@@ -168,7 +168,7 @@ def test_two_averages_are_the_gradient_filter_to_the_bit(dtype: torch.dtype, alp
         {"lr": 0.3, "momentum": 0.0, "weight_decay": 0.0},
     ],
 )
-def test_the_real_torch_sgd_is_a_filter_optimizer(sgd: dict):
+def test_torch_sgd_is_a_filter_optimizer(sgd: dict):
     thetas = path_of(lambda p: IIRGradientFilter(p, from_sgd(**sgd)))
     latent = path_of(lambda p: torch.optim.SGD(p, **sgd), start=torch.zeros(WEIGHTS, dtype=torch.float64))
     assert differing(thetas, -latent) == 0
@@ -182,7 +182,7 @@ def test_the_real_torch_sgd_is_a_filter_optimizer(sgd: dict):
         (designed(signal.butter(4, 1e-4, output="sos")), 2e-5),
     ],
 )
-def test_a_slow_filter_is_right_on_float32_weights(filt: IIRFilter, most: float):
+def test_a_slow_filter_is_accurate_on_float32_weights(filt: IIRFilter, most: float):
     gradients = swinging(3000, 200, seed=4)
     truth = np.asarray(signal.sosfilt(filt.sos, gradients.float().double().numpy(), axis=0))
     param = nn.Parameter(torch.ones(1, 200))
@@ -226,8 +226,8 @@ def test_scaling_every_gradient_changes_no_sign_of_any_filter(filt: IIRFilter):
 
 @exact
 @given(alpha=discounts, gamma=discounts, exponent=st.integers(-20, 20), decay=st.sampled_from([*DECAYS]))
-def test_scaling_lr_is_scaling_the_start_by_the_inverse(alpha: float, gamma: float, exponent: int, decay: str):
-    """lr * weight_decay held constant; powers of two, so that signs agree to the last bit (the paper's Figure 4)."""
+def test_scaling_lr_equals_scaling_the_start_by_the_inverse(alpha: float, gamma: float, exponent: int, decay: str):
+    """lr * weight_decay is constant; factors are powers of two, so that signs agree exactly (the paper's Figure 4)."""
     factor = 2.0**exponent
     start = torch.randn(WEIGHTS, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     faster = path_of(
@@ -240,10 +240,10 @@ def test_scaling_lr_is_scaling_the_start_by_the_inverse(alpha: float, gamma: flo
     assert (faster == nearer * factor).all()
 
 
-# ---- clipping, which is where magnitudes begin to matter
+# ---- clipping, for which magnitudes matter
 
 
-def test_clipping_is_what_it_says():
+def test_clipping():
     gradients = swinging(100, 30, seed=5)
     clipped = path_of(lambda p: LatentSGD(p, lr=0.5, weight_decay=0.0, clip=0.2, start=0), gradients)
     assert np.abs(clipped).max() == 0.2

@@ -1,4 +1,4 @@
-"""Bop, Bop2ndOrder and filters of any order: equal to naive twins, to scipy, and to each other where they must be."""
+"""Bop, Bop2ndOrder and filters of any order equal naive twins, scipy, and each other where applicable."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_bop_equals_its_formula(gamma: float, tau: float, seed: int) -> None:
     gradients = swinging(STEPS, WEIGHTS, seed)
     param, theta = fresh()
     expected = naive.bop(gradients.numpy(), np.full(STEPS, gamma), tau, theta)
-    found = path(Bop([param], gamma=gamma, tau=tau), param, gradients)
-    assert (found == expected).mean() > 0.9999  # lerp rounds in its own way: a threshold may be met one step apart
+    result = path(Bop([param], gamma=gamma, tau=tau), param, gradients)
+    assert (result == expected).mean() > 0.9999  # lerp rounds differently: a threshold may be reached one step apart
 
 
 @given(discounts, discounts, st.floats(0, 0.5), st.integers(0, 99))
@@ -42,23 +42,23 @@ def test_bop2ndorder_equals_its_formula(gamma: float, sigma: float, tau: float, 
     gradients = swinging(STEPS, WEIGHTS, seed)
     param, theta = fresh()
     expected = naive.bop2ndorder(gradients.numpy(), np.full(STEPS, gamma), sigma, tau, theta)
-    found = path(Bop2ndOrder([param], gamma=gamma, sigma=sigma, tau=tau), param, gradients)
-    assert (found == expected).mean() > 0.9999
+    result = path(Bop2ndOrder([param], gamma=gamma, sigma=sigma, tau=tau), param, gradients)
+    assert (result == expected).mean() > 0.9999
 
 
 @given(st.lists(discounts, max_size=4), discounts, st.integers(0, 99))
 def test_cascade_of_any_order_equals_its_formula_and_scipy(gammas: list[float], alpha: float, seed: int) -> None:
     gradients = swinging(STEPS, WEIGHTS, seed)
     param, theta = fresh()
-    found = path(CascadeFilter([param], alpha, gammas), param, gradients)
+    result = path(CascadeFilter([param], alpha, gammas), param, gradients)
     by_hand = naive.averages(gradients.numpy(), np.full(STEPS, alpha), tuple(gammas), theta)
     filtered = sosfilt(cascade(*(ema(gamma) for gamma in gammas), ema(alpha)).sos, gradients.numpy(), axis=0)
-    assert (found == by_hand).mean() > 0.9999
-    assert (found == -np.sign(filtered)).mean() > 0.9999
+    assert (result == by_hand).mean() > 0.9999
+    assert (result == -np.sign(filtered)).mean() > 0.9999
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.99])
-def test_cascade_of_two_is_the_papers_filter_to_the_bit_under_decay_too(decay: float) -> None:
+def test_cascade_of_two_is_bit_identical_to_the_papers_filter_under_decay(decay: float) -> None:
     gradients = swinging(STEPS, WEIGHTS)
     (one, _), (other, _) = fresh(), fresh()
     ours, papers = CascadeFilter([one], 0.02, [0.1]), GradientFilter([other], 0.02, 0.1)

@@ -1,4 +1,4 @@
-"""Schedules as pure functions of the step, against torch's own schedulers."""
+"""Schedules as pure functions of the step, against torch's schedulers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOTAL = 20
 
 
 def torchs(make) -> list[float]:
-    """The factors of a torch scheduler."""
+    """Return the factors of a torch scheduler."""
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     scheduler = make(optimizer)
     factors = []
@@ -38,7 +38,7 @@ def torchs(make) -> list[float]:
         ),
     ],
 )
-def test_the_factors_are_those_of_torchs_schedulers(schedule: Schedule, make):
+def test_factors_equal_those_of_torchs_schedulers(schedule: Schedule, make):
     assert [schedule.factor(step) for step in range(TOTAL)] == pytest.approx(torchs(make))
 
 
@@ -47,7 +47,7 @@ def test_the_factors_are_those_of_torchs_schedulers(schedule: Schedule, make):
     total=st.integers(1, 500),
     data=st.data(),
 )
-def test_no_update_is_spent_at_zero_and_none_above_one(shape, total: int, data):
+def test_factors_are_above_zero_and_at_most_one(shape, total: int, data):
     warmup = data.draw(st.integers(0, total - 1))
     schedule = Schedule(shape, total, warmup=warmup)
     factors = [schedule.factor(step) for step in range(total)]
@@ -60,7 +60,7 @@ def test_no_update_is_spent_at_zero_and_none_above_one(shape, total: int, data):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"shape": "cosin"}, "schedule is 'cosin'; it must be one of cosine, linear, constant, step"),
         ({"total": 0}, "has 0 updates in total; it needs at least 1"),
@@ -70,8 +70,8 @@ def test_no_update_is_spent_at_zero_and_none_above_one(shape, total: int, data):
         ({"drop": 0.0}, r"drop is 0.0; it must lie in \(0, 1\]"),
     ],
 )
-def test_wrong_schedules_are_refused(wrong: dict, says: str):
-    with pytest.raises(ValueError, match=says):
+def test_invalid_schedules_are_refused(wrong: dict, message: str):
+    with pytest.raises(ValueError, match=message):
         Schedule(**{"shape": "step", "total": TOTAL, **wrong})
 
 

@@ -1,4 +1,4 @@
-"""Claims can fail: each is given figures that contradict it."""
+"""Claims can fail: each is tested with figures that contradict it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def order(alpha: float, changes: tuple[float, float, float], noise: tuple[float,
 
 
 def seeds(mean: float, by: float = 0.5) -> list[float]:
-    """Accuracies of three seeds."""
+    """Return accuracies of three seeds."""
     return [mean - by, mean, mean + by]
 
 
 def about(mean: float, by: float = 0.5) -> dict[str, Any]:
-    """An estimate with its interval."""
+    """Return an estimate with its interval."""
     return {"mean": mean, "low": mean - by, "high": mean + by, "n": 10}
 
 
 PAIR = {"lr": "lr 16", "start": "start 1", "ff_difference": 0.0, "top1_difference": 0.0, "updates_counted": 9}
-# Figures under which every claim holds.
+# Figures for which every claim holds.
 GOOD: dict[str, dict[str, Any]] = {
     "table1": {
         "changed": {
@@ -132,7 +132,7 @@ GOOD: dict[str, dict[str, Any]] = {
         },
     },
 }  # fmt: skip
-# (artefact, number of the claim) -> what to change so that it must fail: a path in the figures, and another value.
+# (artefact, number of the claim) -> a change that makes it fail: a path in the figures, and another value.
 WRONG: list[tuple[str, int, list[Any], Any]] = [
     ("table1", 0, ["changed", "torch-sgd", "a"], 0),
     ("table1", 0, ["changed", "filter", "model.options.init_scale"], 3),
@@ -145,10 +145,10 @@ WRONG: list[tuple[str, int, list[Any], Any]] = [
     ("fig3", 1, ["pairs", 0, "top1_difference"], 0.01),
     ("fig3", 2, ["mean_ff", "lr 0.1"], 9e-3),
     ("fig4", 0, ["final", "a", 4], seeds(70.0)),  # best at the end
-    ("fig4", 0, ["final", "a", 0], seeds(59.5)),  # no fall to the left
-    ("fig4", 0, ["final", "a", 1], seeds(30.0)),  # falls on its way up
+    ("fig4", 0, ["final", "a", 0], seeds(59.5)),  # no decrease to the left
+    ("fig4", 0, ["final", "a", 1], seeds(30.0)),  # decreases on its way up
     ("fig4", 1, ["final", "b", 0], seeds(59.5)),
-    ("fig4", 1, ["final", "b", 4], seeds(50.0)),  # fails for a large one, too
+    ("fig4", 1, ["final", "b", 4], seeds(50.0)),  # also fails for a large one
     ("fig4", 2, ["final", "c", 0], seeds(57.0)),
     ("fig5", 0, ["mean_ff", 2], [1e-3, 1e-3]),
     ("fig5", 1, ["final", 0], seeds(62.0)),
@@ -189,14 +189,14 @@ def changed(figures: dict[str, Any], path: list[Any], value: Any) -> dict[str, A
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_good_figures_bear_all_claims_out(name: str) -> None:
+def test_all_claims_hold_for_good_figures(name: str) -> None:
     for claim in ARTEFACTS[name].claims:
         verdict = claim.verdict(GOOD[name], "paper")
         assert verdict.holds, (claim.sentence, verdict)
 
 
 @pytest.mark.parametrize(("name", "number", "path", "value"), WRONG)
-def test_a_claim_fails_where_its_figures_contradict_it(name: str, number: int, path: list[Any], value: Any) -> None:
+def test_a_claim_fails_if_its_figures_contradict_it(name: str, number: int, path: list[Any], value: Any) -> None:
     verdict = ARTEFACTS[name].claims[number].verdict(changed(GOOD[name], path, value), "paper")
     assert verdict.holds is False, verdict
 
@@ -207,16 +207,16 @@ def test_every_claim_has_figures_that_contradict_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "path", "value", "said"),
+    ("name", "number", "path", "value", "message"),
     [
         ("fig4", 0, ["final", "a", 1], [60.0], "of the 3 seeds"),
         ("fig4", 2, ["final", "c", 1], [61.0, 62.0], "of the 3 seeds"),
-        ("fig5", 0, ["mean_ff"], [[1e-3], [2e-3], [3e-3]], "noise is unknown"),
+        ("fig5", 0, ["mean_ff"], [[1e-3], [2e-3], [3e-3]], "the noise between seeds is unknown"),
         ("fig5", 0, ["mean_ff", 2], [1.0e-3, 4e-3], "noise"),  # grows, but not beyond the seeds' noise
         ("fig5", 1, ["final", 2], [60.0, 61.0], "of the 3 seeds"),
         ("fig5", 1, ["final", 2], seeds(59.8), "against the ends"),
         ("fig6", 1, ["final", WITH], [60.0, 61.0], "of the 3 seeds"),
-        ("fig6", 1, ["final", WITH], seeds(50.3), "too large to tell"),
+        ("fig6", 1, ["final", WITH], seeds(50.3), "too large to judge"),
         ("fig7", 1, ["final", FILTER], [60.0], "of the 3 seeds"),
         ("table2", 0, ["final", "Bi-Real, one step"], [40.0], "of the 3 seeds"),
         ("table2", 1, ["final", "Bi-Real, filter"], [86.5], "of the 3 seeds"),
@@ -225,13 +225,13 @@ def test_every_claim_has_figures_that_contradict_it() -> None:
         ("table3", 1, ["final"], None, "GPUs"),
     ],
 )
-def test_what_cannot_be_judged_says_why(name: str, number: int, path: list[Any], value: Any, said: str) -> None:
+def test_undecided_claims_give_the_reason(name: str, number: int, path: list[Any], value: Any, message: str) -> None:
     verdict = ARTEFACTS[name].claims[number].verdict(changed(GOOD[name], path, value), "paper")
     assert verdict.holds is None
-    assert said in verdict.figures
+    assert message in verdict.figures
 
 
-def test_signs_without_a_flip_prove_nothing() -> None:
+def test_signs_without_a_flip_leave_the_claim_undecided() -> None:
     still = changed(GOOD["fig3"], ["exact", 0, "flips"], 0)
     assert ARTEFACTS["fig3"].claims[0].verdict(still, "paper").holds is None
 

@@ -1,4 +1,4 @@
-"""The scales: what is cut, what it costs, and that all of it can be trained."""
+"""The scales: what is reduced, what it costs, and that all configs can be trained."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def every(scale: Scale) -> dict[str, Config]:
 
 
 @pytest.mark.parametrize("scale", ["reduced", "paper"])
-def test_every_kind_of_run_can_be_built(scale: Scale) -> None:
+def test_every_config_can_be_built(scale: Scale) -> None:
     zeros, labels = torch.zeros(256, 3, 32, 32, dtype=torch.uint8), torch.arange(256) % 10
     dataset = from_tensors(zeros, labels, zeros, labels)
     kinds = {(c.method, str(c.model), str(c.stages), c.optimizer.get("start") == 0): c for c in every(scale).values()}
@@ -58,7 +58,7 @@ def test_smoke_needs_no_files_and_reduced_only_the_real_ones() -> None:
 
 
 def test_reduced_fits_into_three_hours_on_two_cores() -> None:
-    """By arithmetic at the pace of one core; the two artefacts that are not in the cache are added by hand."""
+    """Estimated from the speed of one core; the two artefacts that are not in the cache are added manually."""
     beyond = {config.hash for config in ARTEFACTS["precision"].configs("reduced") if config.precision == "32"}
     seconds = {key: cost.by_arithmetic(config) for key, config in every("reduced").items()}
     recorded = cost.by_arithmetic(fig2.recorded_config("reduced"))
@@ -67,7 +67,7 @@ def test_reduced_fits_into_three_hours_on_two_cores() -> None:
     assert sum(taken for key, taken in seconds.items() if key in beyond) / 2 < 60 * 60  # float32, beyond the paper
 
 
-def test_the_papers_scale_is_the_papers_setting() -> None:
+def test_the_paper_scale_has_the_papers_settings() -> None:
     config = scales.base("paper")
     assert (config.data.name, config.model.name, config.batch_size) == ("cifar10", "birealnet20", 256)
     assert (config.stages[0].epochs, config.optimizer["gamma"], config.optimizer["schedule"]) == (400, 0.1, "cosine")
@@ -79,28 +79,28 @@ def test_the_papers_scale_is_the_papers_setting() -> None:
     assert (imagenet.batch_size, imagenet.optimizer["alpha"], imagenet.real.lr) == (510, 1e-5, 2.5e-3)
 
 
-def test_what_was_cut_is_not_called_stated() -> None:
+def test_reduced_values_are_not_marked_as_stated() -> None:
     for name in ("data", "epochs", "batch"):
-        told = {scale: next(each for each in scales.shared(scale) if each.name == name) for scale in SCALES}
-        assert [told[scale].stated for scale in SCALES] == [False, False, True]
+        messages = {scale: next(each for each in scales.shared(scale) if each.name == name) for scale in SCALES}
+        assert [messages[scale].stated for scale in SCALES] == [False, False, True]
 
 
-def test_table2_reduced_is_what_compare_trains() -> None:
+def test_table2_reduced_equals_the_runs_of_compare() -> None:
     same = {"epochs": 5, "changes": {"precision": "bf16"}}
     compared = compare.configs("cifar10-birealnet20", {"dorefa": 1, "dsq": 1, "filter": 3}, **same)
     two_steps = compare.configs("cifar10-birealnet20", {"torch-sgd": 3}, **same, in_two_steps=True)
-    wanted = {config.hash for config in table2.configs("reduced")}
-    assert {config.hash for config in (*compared, *two_steps)} <= wanted
+    expected = {config.hash for config in table2.configs("reduced")}
+    assert {config.hash for config in (*compared, *two_steps)} <= expected
 
 
-def test_methods_keep_the_real_parameters_settings() -> None:
+def test_methods_keep_the_settings_of_real_parameters() -> None:
     assert scales.varied(scales.base("smoke"), "adambnn").real == scales.base("smoke").real
 
 
 # ---- figures
 
 
-def test_curves_have_mean_extremes_and_counts() -> None:
+def test_curves_have_means_extremes_and_counts() -> None:
     curve = curves.curve("a", [1, 2], [[1.0, 3.0], [5.0]])
     assert (curve.mean, curve.low, curve.high, curve.n) == ([2.0, 5.0], [1.0, 5.0], [3.0, 5.0], [2, 1])
     assert curves.curve("a", [1], [[1.0]]).low is None
@@ -111,15 +111,15 @@ def test_curves_have_mean_extremes_and_counts() -> None:
     assert curves.run_rows({"x": [RESULT]})[0]["epochs"] == 2
 
 
-def test_the_interval_of_a_difference_is_students() -> None:
+def test_the_interval_of_a_difference_is_a_students_t_interval() -> None:
     one, other = [60.1, 61.0, 59.2, 60.4], [58.0, 58.8, 59.9]
     expected = stats.ttest_ind(one, other).confidence_interval(0.95)
-    found = judge.gain(one, other)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    result = judge.gain(one, other)
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high))
     assert judge.gain([1.0], [2.0]).high == float("inf")
 
 
-def test_exact_loop_sees_a_difference_where_there_is_one() -> None:
+def test_exact_loop_detects_a_difference() -> None:
     small = exact.Small(updates=12, width=2)
 
     def filtered(alpha: float) -> np.ndarray:
@@ -130,13 +130,13 @@ def test_exact_loop_sees_a_difference_where_there_is_one() -> None:
     other = exact.compared(filtered(1e-3), filtered(0.5))
     assert other["differ"] > 0
     assert other["first"] is not None
-    assert "signs differ" in exact.told(other)
+    assert "signs differ" in exact.describe(other)
 
 
-def test_session_makes_a_part_once(tmp_path: Path) -> None:
+def test_session_computes_a_part_once(tmp_path: Path) -> None:
     session = Session(train.Placement(), tmp_path, tmp_path / "work", show=False)
-    assert session.once("part", {"a": 1}, lambda: {"made": (1, 2)}) == {"made": [1, 2]}
-    assert session.once("part", {"a": 1}, lambda: pytest.fail("made again")) == {"made": [1, 2]}
+    assert session.once("part", {"a": 1}, lambda: {"value": (1, 2)}) == {"value": [1, 2]}
+    assert session.once("part", {"a": 1}, lambda: pytest.fail("computed again")) == {"value": [1, 2]}
     assert session.once("part", {"a": 2}, lambda: 3) == 3
     for path in (tmp_path / "work").iterdir():
         path.write_text("{")
@@ -144,18 +144,18 @@ def test_session_makes_a_part_once(tmp_path: Path) -> None:
         session.once("part", {"a": 1}, lambda: 4)
 
 
-def test_cost_is_less_by_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_excludes_cached_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(train.Placement(), tmp_path, tmp_path, show=False)
     configs = list(every("smoke").values())
     whole = cost.estimate(configs, session.cache, session.place)
-    assert (whole.runs, whole.there) == (len(configs), 0)
+    assert (whole.runs, whole.finished) == (len(configs), 0)
 
     def find(self: RunCache, job: Job) -> dict[str, Any] | None:
         return RESULT if job.payload["config"]["method"] == "filter" else None
 
     monkeypatch.setattr(RunCache, "find", find)
     part = cost.estimate(configs, session.cache, session.place)
-    assert part.there > 0
+    assert part.finished > 0
     assert 0 < part.seconds < whole.seconds
 
 
@@ -175,7 +175,7 @@ def small_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_train_size_keeps_as_many_of_each_class_always_the_same(small_cifar10: Path) -> None:
+def test_train_size_is_balanced_and_reproducible(small_cifar10: Path) -> None:
     one, other = (data.load("cifar10", small_cifar10, validate=True, train_size=50) for _ in range(2))
     assert torch.bincount(one.train.targets).tolist() == [5] * 10
     assert torch.equal(one.train.targets, other.train.targets)

@@ -1,4 +1,4 @@
-"""Every artefact at smoke scale: what is written, what is drawn, what is trained again."""
+"""Every artefact at smoke scale: files, pictures and reuse of trained runs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from zerocross.paper.registry import ARTEFACTS
 from zerocross.paper.reproduce import KIND, make, paths
 from zerocross.paper.session import Session
 
-Made = Callable[[str], dict[str, Any]]
+Documents = Callable[[str], dict[str, Any]]
 TRAINED = ("fig3", "fig4", "fig5", "fig6", "fig7", "table2")
 
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """One folder for all tests, and for all processes of a parallel run, which share what each has trained."""
+    """Return one folder for all tests and all processes of a parallel test run, which share trained runs."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "reproduced"
     return Session(train.Placement(), home, home / "work", show=False)
 
 
 @pytest.fixture(scope="session")
-def made(session: Session) -> Made:
-    """The JSON of an artefact, made once."""
+def documents(session: Session) -> Documents:
+    """Return a function that gives the JSON of an artefact, computed once."""
     documents: dict[str, dict[str, Any]] = {}
 
     def get(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def never(*words: object, **values: object) -> None:
     raise AssertionError("something was trained")
 
 
-def test_the_papers_artefacts_in_its_order_and_what_goes_beyond_it() -> None:
+def test_artefacts_of_the_paper_come_first_in_its_order() -> None:
     assert list(ARTEFACTS) == [
         "table1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "table2", "table3", "fig8", "appendix",
         "precision",
@@ -57,8 +57,8 @@ def test_the_papers_artefacts_in_its_order_and_what_goes_beyond_it() -> None:
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_smoke_gives_claims_settings_and_provenance(made: Made, session: Session, name: str) -> None:
-    document = made(name)
+def test_smoke_scale_has_claims_settings_and_provenance(documents: Documents, session: Session, name: str) -> None:
+    document = documents(name)
     assert (document["kind"], document["name"], document["scale"]) == (KIND, name, "smoke")
     assert document["claims"]
     assert not [claim for claim in document["claims"] if claim["holds"] is False]
@@ -73,8 +73,8 @@ def test_smoke_gives_claims_settings_and_provenance(made: Made, session: Session
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_every_curve_has_a_value_and_a_count_at_each_point(made: Made, name: str) -> None:
-    data = made(name)["data"]
+def test_every_curve_has_a_value_and_a_count_at_each_point(documents: Documents, name: str) -> None:
+    data = documents(name)["data"]
     for panel in data.get("panels", []):
         assert panel["curves"]
         for curve in panel["curves"]:
@@ -89,8 +89,10 @@ def test_every_curve_has_a_value_and_a_count_at_each_point(made: Made, name: str
 
 
 @pytest.mark.parametrize("name", ["table1", "fig4", "table2", "appendix"])
-def test_pictures_are_drawn_from_the_json_alone(made: Made, session: Session, name: str, tmp_path: Path) -> None:
-    data = made(name)["data"]
+def test_pictures_are_drawn_from_the_json_only(
+    documents: Documents, session: Session, name: str, tmp_path: Path
+) -> None:
+    data = documents(name)["data"]
     panels, tables = map(panel_from, data.get("panels", [])), map(table_from, data["tables"])
     ARTEFACTS[name].plot(list(panels), list(tables), tmp_path / "again.svg")
     assert (tmp_path / "again.svg").read_bytes() == paths(session.out, name, "smoke")["svg"].read_bytes()
@@ -98,9 +100,9 @@ def test_pictures_are_drawn_from_the_json_alone(made: Made, session: Session, na
 
 @pytest.mark.parametrize("name", ["fig2", "fig5", "fig7", "fig8", "table3"])
 def test_nothing_is_trained_twice(
-    made: Made, session: Session, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    documents: Documents, session: Session, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    before = made(name)
+    before = documents(name)
     monkeypatch.setattr(train, "begin", never)
     monkeypatch.setattr(train, "fit", never)
     monkeypatch.setattr("zerocross.paper.exact.signs", never)
@@ -110,30 +112,30 @@ def test_nothing_is_trained_twice(
 
 def test_figures_share_runs() -> None:
     fifth, sixth = ({config.hash for config in each.configs("reduced")} for each in (fig5, fig6))
-    assert len(fifth & sixth) == 2  # the filter at alpha 0.01 with decay, the seeds of both
+    assert len(fifth & sixth) == 2  # the filter at alpha 0.01 with decay, for both seeds
 
 
-def test_fig2_keeps_whole_traces(made: Made) -> None:
-    traces = made("fig2")["data"]["trace"]
+def test_fig2_contains_complete_traces(documents: Documents) -> None:
+    traces = documents("fig2")["data"]["trace"]
     assert len(traces) == 6
     assert len({trace["label"] for trace in traces}) == 6
     assert all(len(trace["gradients"]) == 44 for trace in traces)  # two epochs of 22 updates
     assert all(any(trace["gradients"]) for trace in traces)
 
 
-def test_fig7s_pairs_lie_on_each_other(made: Made) -> None:
-    """To the bit in float64 (a claim); in float32 rounding may part them, by little in so short a run."""
-    for panel in made("fig7")["data"]["panels"]:
+def test_pairs_of_fig7_coincide(documents: Documents) -> None:
+    """Bit-identical in float64 (a claim); in float32, rounding may cause small differences."""
+    for panel in documents("fig7")["data"]["panels"]:
         one, other = panel["curves"]
         assert sum(one["mean"]) == pytest.approx(sum(other["mean"]), rel=0.05)
 
 
-def test_table3_at_the_papers_scale_is_launched_by_torchrun(session: Session) -> None:
+def test_table3_at_paper_scale_requires_torchrun(session: Session) -> None:
     with pytest.raises(NotReady, match="torchrun --nproc-per-node 3 -m zerocross train imagenet-reactnet-a"):
         make(ARTEFACTS["table3"], "paper", session)
 
 
-def test_failed_runs_are_named_after_all_have_been_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_runs_are_reported_after_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
     def fail(config: train.Config, *words: object, **values: object) -> None:
@@ -147,11 +149,11 @@ def test_failed_runs_are_named_after_all_have_been_tried(tmp_path: Path, monkeyp
     assert not list(tmp_path.glob("fig5*"))
 
 
-def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+def test_other_files_are_not_replaced(tmp_path: Path) -> None:
     files = paths(tmp_path, "fig5", "smoke")
     are_ours(files, KIND)
     files["json"].write_text(json.dumps({"kind": KIND}))
     are_ours(files, KIND)
     files["json"].write_text("{}")
-    with pytest.raises(FileExistsError, match="in the way"):
+    with pytest.raises(FileExistsError, match="is not from an earlier call"):
         are_ours(files, KIND)

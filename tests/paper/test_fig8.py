@@ -1,4 +1,4 @@
-"""Figure 8's figures against an example worked by hand."""
+"""The figures of Figure 8 against a manually worked example."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def result(seed: int, *values: float, seconds: float = 0.5) -> dict[str, Any]:
     }
 
 
-# The best of all is 90, by the filter's second run; 88 with seed 0, and 88 of latent weights.
+# The best of all is 90, by the filter's second run; 88 with seed 0, and 88 with latent weights.
 GROUPS = {
     "botorch": {
         "filter": [result(0, 80, 88, 10, 87), result(1, 89.5, 60, 90, 89)],
@@ -35,11 +35,11 @@ GROUPS = {
 }
 
 
-def means(found: dict[str, Any]) -> list[float]:
-    return [found[key]["mean"] for key in ("filter", "latent", "difference")]
+def means(results: dict[str, Any]) -> list[float]:
+    return [results[key]["mean"] for key in ("filter", "latent", "difference")]
 
 
-def test_best_so_far_and_trials_needed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_so_far_and_trials_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fig8_figures, "AFTER", (1, 3, 25))
     measured = measure(GROUPS)
     assert (measured["sampler"], measured["trials"]) == ("botorch", 4)
@@ -49,7 +49,7 @@ def test_best_so_far_and_trials_needed_by_hand(monkeypatch: pytest.MonkeyPatch) 
     assert means(after["1"]) == [84.75, 45, 39.75]
     assert means(after["3"]) == pytest.approx([89, 83.45, 5.55])
     assert means(after["4"]) == [89, 86.5, 2.5]
-    needed = {kind: found["botorch"] for kind, found in measured["needed"].items()}
+    needed = {kind: actual["botorch"] for kind, actual in measured["needed"].items()}
     assert means(needed["all"]) == [3, 5, 2]  # 5 and 1; 5 and 5
     assert [needed["all"][space]["never"] for space in ("filter", "latent")] == [1, 2]
     assert means(needed["seed"]) == [1.5, 4.5, 3]  # 2 and 1; 4 and 5
@@ -64,9 +64,9 @@ def test_trials_needed_counts_from_one_and_is_censored() -> None:
     assert trials_needed([3, 5, 9], 10) == 4
 
 
-def test_interval_is_that_of_the_mean() -> None:
-    found = estimate([0.0, 1.0])  # a resampled mean is 0, 1/2 or 1, with 1/4, 1/2, 1/4
-    assert (found["mean"], found["low"], found["high"], found["n"]) == (0.5, 0, 1, 2)
+def test_interval_of_a_mean() -> None:
+    actual = estimate([0.0, 1.0])  # a resampled mean is 0, 1/2 or 1, with 1/4, 1/2, 1/4
+    assert (actual["mean"], actual["low"], actual["high"], actual["n"]) == (0.5, 0, 1, 2)
     wide = estimate([float(value) for value in range(100)])
     error = 28.87 / 10  # standard deviation of 0..99, over the root of their number
     assert wide["low"] == pytest.approx(49.5 - 1.96 * error, abs=0.3)
@@ -76,10 +76,10 @@ def test_interval_is_that_of_the_mean() -> None:
 
 def test_interval_of_a_difference_has_the_spread_of_both() -> None:
     values = [float(value) for value in range(100)]
-    found = estimate(values, minus=[value - 3 for value in values])
-    assert found["mean"] == pytest.approx(3)
+    actual = estimate(values, minus=[value - 3 for value in values])
+    assert actual["mean"] == pytest.approx(3)
     error = 28.87 / 10 * 2**0.5
-    assert found["high"] - found["low"] == pytest.approx(2 * 1.96 * error, rel=0.05)
+    assert actual["high"] - actual["low"] == pytest.approx(2 * 1.96 * error, rel=0.05)
     assert estimate([5.0, 5.0], minus=[2.0, 2.0]) == {"mean": 3, "low": 3, "high": 3, "n": 2}
 
 
@@ -99,7 +99,7 @@ def test_panels_tables_and_picture(tmp_path: Path) -> None:
     assert "1 of 16 trials lie below" in (tmp_path / "one.svg").read_text()
 
 
-def test_scales_have_as_many_searches_as_asked() -> None:
+def test_scales_have_the_requested_number_of_searches() -> None:
     counts = {scale: len(fig8.searches(scale)) for scale in ("smoke", "reduced", "paper")}
     assert counts == {"smoke": 4, "reduced": 2 * (10 + 4 + 4), "paper": 2 * 20}
     for scale in ("reduced", "paper"):
@@ -109,7 +109,9 @@ def test_scales_have_as_many_searches_as_asked() -> None:
         assert all(search.config.data.validate and search.config.seed == search.seed for search in searches)
 
 
-def test_without_optuna_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_optuna_is_reported_with_the_package_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(NotReady, match=r"pip install 'zerocross\[tune\]'"):
         fig8.run("smoke", Session(train.Placement(), tmp_path, tmp_path / "work", show=False))

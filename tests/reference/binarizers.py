@@ -1,7 +1,7 @@
-"""Naive twins of the latent-weight binarisers: the published formulas in numpy, with gradients worked out by hand.
+"""Naive twins of the latent-weight binarizers: the published formulas in numpy, with manually derived gradients.
 
 Each function takes a weight (filters, inputs), the gradient of the loss with respect to the weight that the layer
-computes with, and what the method depends on; it returns that weight, and the gradients with respect to the latent one
+computes with, and the method's parameters; it returns that weight, and the gradients with respect to the latent weight
 and to the method's own parameters.
 """
 
@@ -18,29 +18,29 @@ Result = tuple[Array, Array, dict[str, Array]]
 
 
 def signs(w: Array) -> Array:
-    """-1 or +1, zero counted as +1."""
+    """Return -1 or +1; the sign of zero is +1."""
     return np.where(w < 0, -1.0, 1.0)
 
 
 def less_mean(w: Array) -> Array:
-    """Each filter less its mean, which is its own gradient rule, too."""
+    """Subtract the mean of each filter; its gradient is computed in the same way."""
     return w - w.mean(1, keepdims=True)
 
 
 def binaryconnect(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """The sign; the gradient passes."""
+    """The sign; the gradient passes unchanged."""
     del progress, own
     return signs(w), grad, {}
 
 
 def dorefa(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """The sign times the layer's mean magnitude; the gradient passes."""
+    """The sign times the layer's mean magnitude; the gradient passes unchanged."""
     del progress, own
     return signs(w) * np.abs(w).mean(), grad, {}
 
 
 def xnor_net(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """The filter's mean magnitude, through which gradients flow; w itself was centred and clamped before.
+    """The filter's mean magnitude, through which gradients flow; w has been centred and clamped before.
 
     All of the gradient is multiplied by n (1 - 1/c), n weights over c input channels: n = c in a linear layer.
     """
@@ -51,19 +51,19 @@ def xnor_net(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> R
 
 
 def centred_and_clamped(w: Array) -> Array:
-    """What XNOR-Net does to the stored weights of a linear layer before each pass."""
+    """Centre and clamp the stored weights of a linear layer, as XNOR-Net does before each pass."""
     return np.clip(less_mean(w), -1, 1)
 
 
 def xnor_net_pp(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """A learned scale per filter; the gradient of the sign stops beyond 1."""
+    """A learned scale per filter; the gradient of the sign is 0 beyond 1."""
     del progress
     scale = own["scale"][:, None]
     return signs(w) * scale, grad * scale * (np.abs(w) <= 1), {"scale": (grad * signs(w)).sum(1)}
 
 
 def ir_net(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """Standardised by filter, times a power of two; EDE's gradient, and the standardisation's."""
+    """Standardised per filter, times a power of two; the gradients of EDE and of the standardisation."""
     del own
     t = 10 ** (-3 + 4 * progress)
     k = max(1 / t, 1)
@@ -75,7 +75,7 @@ def ir_net(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Res
 
 
 def recu(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """Standardised by filter, the tails beyond the layer's Laplace quantile clamped, times a learned scale."""
+    """Standardised per filter, tails beyond the layer's Laplace quantile clamped, times a learned scale."""
     tau = 0.85 + 0.14 * (np.exp(progress) - 1) / (np.e - 1)
     scale, n = own["scale"][:, None], w.shape[1]
     c = less_mean(w)
@@ -89,10 +89,10 @@ def recu(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Resul
 
 
 def dsq(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """The soft quantiser with its sign taken; gradients by central differences of what is differentiated.
+    """The soft quantizer followed by a sign; gradients by central differences of the differentiable part.
 
-    The sign's own gradient is 1, so that around the present point the result is phi times half the present step, plus
-    the present signs times half the step.
+    The sign's own gradient is 1, so that near the current point the result is phi times half the current step, plus
+    the current signs times half the step.
     """
     del progress
     low, high, sharpness = (float(own[name]) for name in ("low", "high", "sharpness"))
@@ -126,7 +126,7 @@ def reste(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Resu
 
 
 def adabin(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """The filter's mean, less or plus its deviation; EDE's gradient, and those of mean and deviation."""
+    """The filter's mean plus or minus its deviation; the gradients of EDE, mean and deviation."""
     del own
     t = 10 ** (-3 + 4 * progress)
     n, c = w.shape[1], less_mean(w)
@@ -151,14 +151,14 @@ def siman(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Resu
 
 
 def magnitudes_clamped(w: Array, percent: float) -> Array:
-    """What SiMaN does to the stored weights before each pass."""
+    """Clamp the magnitudes of the stored weights, as SiMaN does before each pass."""
     c = less_mean(w)
     low, high = np.percentile(np.abs(c), [percent, 100 - percent])
     return np.clip(np.abs(c), low, high) * np.sign(c)
 
 
 def ovsw(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
-    """The sign, times the mean magnitude of the standardised filter, which takes no gradient."""
+    """The sign, times the mean magnitude of the standardised filter, which receives no gradient."""
     del progress, own
     s = np.abs(less_mean(w) / np.sqrt(w.var(1, ddof=1, keepdims=True) + 1e-5)).mean(1, keepdims=True)
     return signs(w) * s, grad * s, {}
@@ -180,7 +180,7 @@ NAIVE: dict[str, Callable[[Array, Array, float, dict[str, Array]], Result]] = {
 
 
 def around_zero(binarizer: str | None, weight: Tensor) -> Tensor:
-    """A layer's weight as minus and plus one scale per filter: AdaBin's two values lie around a centre of their own."""
+    """Return a layer's weight as minus and plus one scale per filter; AdaBin's two values are made symmetric first."""
     if binarizer != "adabin":
         return weight
     rows = weight.flatten(1)

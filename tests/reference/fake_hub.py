@@ -1,7 +1,7 @@
-"""A hub of models on 127.0.0.1 that speaks as much of Hugging Face's protocol as small files take.
+"""A model hub on 127.0.0.1 that implements the part of Hugging Face's protocol that small files need.
 
-Written from the requests that huggingface_hub sends: repositories are made, every file is uploaded inside the commit
-("regular"), and fetched by HEAD and GET with an ETag and the commit's hash.
+It is modelled on the requests that huggingface_hub sends: repositories are created, every file is uploaded inside the
+commit ("regular"), and downloaded by HEAD and GET with an ETag and the commit's hash.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 TOKEN = "hf_fake"
 COMMIT = "0" * 39 + "1"
-MAX_REQUESTS = 200  # of one test
+MAX_REQUESTS = 200  # per test
 
 
 @dataclass
 class Hub:
-    """Repositories by name, each a dict of files, and what was asked for."""
+    """Repositories by name, each a dict of files, and the received requests."""
 
     repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     address: str = ""
-    broken: int = 0  # the status of every answer, if not 0
+    broken: int = 0  # status of every response, if not 0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -52,8 +52,8 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, json.dumps(value).encode(), Content_Type="application/json")
 
     def refused(self) -> bool:
-        self.hub.asked.append(f"{self.command} {self.path}")
-        if self.hub.broken or len(self.hub.asked) > MAX_REQUESTS:
+        self.hub.requests.append(f"{self.command} {self.path}")
+        if self.hub.broken or len(self.hub.requests) > MAX_REQUESTS:
             self.answer(self.hub.broken or 429)
             return True
         return False
@@ -82,14 +82,14 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self.give({"error": "Invalid credentials"}, 401)
         elif self.path == "/api/repos/create":
-            asked = json.loads(body)
-            repo = f"{asked['organization']}/{asked['name']}"
+            request = json.loads(body)
+            repo = f"{request['organization']}/{request['name']}"
             known = repo in self.hub.repos
             self.hub.repos.setdefault(repo, {})
             self.give({"url": f"{self.hub.address}/{repo}"}, 409 if known else 200)
         elif self.path == "/api/validate-yaml":
-            right = json.loads(body)["content"].startswith("---\n")
-            self.give({"errors": [] if right else [{"message": "no metadata"}], "warnings": []})
+            valid = json.loads(body)["content"].startswith("---\n")
+            self.give({"errors": [] if valid else [{"message": "no metadata"}], "warnings": []})
         elif "/preupload/" in self.path:
             names = [file["path"] for file in json.loads(body)["files"]]
             self.give({"files": [{"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names]})

@@ -1,4 +1,4 @@
-"""Naive twins of zerocross.filters: the paper's equations as loops, and figures as plain sums over taps."""
+"""Naive twins of zerocross.filters: the paper's equations as loops, and figures as sums over taps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def run_sections(filt: IIRFilter, x: Array, state: Array | None = None) -> Array:
-    """scipy's own filter over the sections, time first, from a state (zero unless given)."""
+    """Apply scipy's filter over the sections, time first, from a state (zero by default)."""
     if state is None:
         state = np.zeros((len(filt.sections), 2, *x.shape[1:]))
     return np.asarray(sosfilt(filt.sos, x, axis=0, zi=state)[0])
@@ -31,7 +31,7 @@ def difference_equation(b: Array, a: Array, x: Array) -> Array:
 
 
 def latent_weights(x: Array, lr: float, weight_decay: float, gamma: float, w0: Array) -> Array:
-    """The paper's latent SGD, Eqs. 1-3, at a constant rate: the latent weights after each gradient."""
+    """Return the latent weights of the paper's SGD (Eqs. 1-3) at a constant rate after each gradient."""
     w, m, path = w0, np.zeros_like(w0), []
     for gradient in x:
         m = (1 - gamma) * m + gamma * gradient  # Eq. 2
@@ -41,7 +41,7 @@ def latent_weights(x: Array, lr: float, weight_decay: float, gamma: float, w0: A
 
 
 def filtered_gradients(x: Array, alpha: float, gamma: float) -> Array:
-    """The paper's direct form, Eq. 17."""
+    """Return the filtered gradients of the paper's direct form, Eq. 17."""
     g = np.zeros((len(x) + 2, *x.shape[1:]))  # g[0] and g[1] are g_{-2} and g_{-1}
     for i in range(len(x)):
         g[i + 2] = alpha * gamma * x[i] - (alpha + gamma - 2) * g[i + 1] - (alpha - 1) * (gamma - 1) * g[i]
@@ -49,7 +49,7 @@ def filtered_gradients(x: Array, alpha: float, gamma: float) -> Array:
 
 
 def figures(taps: Array) -> dict[str, float]:
-    """Every figure of a Response, from so many taps that nothing is left."""
+    """Return every figure of a Response from sufficiently many taps."""
     held, risen = np.cumsum(np.abs(taps)), np.cumsum(taps) / taps.sum()
     correlation = float(taps[1:] @ taps[:-1] / (taps @ taps))
     return {

@@ -1,4 +1,4 @@
-"""Naive twins of the batch kernels: pixel by pixel."""
+"""Naive twins of the batch kernels, pixel by pixel."""
 
 from __future__ import annotations
 

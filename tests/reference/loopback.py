@@ -1,4 +1,4 @@
-"""A small HTTP server on 127.0.0.1 that can misbehave: no ranges, wrong ranges, a connection that dies half-way."""
+"""A small HTTP server on 127.0.0.1 that can misbehave: no ranges, wrong ranges, broken connections."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """What the server gives, and what it was asked for."""
+    """The content and faults of the server, and the received requests."""
 
     content: bytes = b""
     status: int = 0
     ranges: bool = True
-    lie: int = 0  # start a continued answer that many bytes early
-    dies_after: int | None = None  # bytes of an answer before the connection is closed
+    lie: int = 0  # start a continued response that many bytes early
+    dies_after: int | None = None  # bytes of a response before the connection is closed
     says_length: bool = True
     address: str = ""
-    asked: list[str | None] = field(default_factory=list)
+    requests: list[str | None] = field(default_factory=list)
 
 
 @contextmanager
 def serving(site: Site) -> Iterator[Site]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            wanted = self.headers.get("Range")
-            site.asked.append(wanted)
+            requested = self.headers.get("Range")
+            site.requests.append(requested)
             if site.status:
                 self.send_error(site.status)
                 return
-            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and site.ranges else 0
+            start = int(requested.removeprefix("bytes=").rstrip("-")) if requested and site.ranges else 0
             total = len(site.content)
-            if start >= total > 0 and wanted:
+            if start >= total > 0 and requested:
                 self.send_response(416)
                 self.send_header("Content-Range", f"bytes */{total}")
                 self.end_headers()
                 return
-            start -= site.lie if wanted else 0
-            self.send_response(206 if wanted and site.ranges else 200)
-            if wanted and site.ranges:
+            start -= site.lie if requested else 0
+            self.send_response(206 if requested and site.ranges else 200)
+            if requested and site.ranges:
                 self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
             if site.says_length:
                 self.send_header("Content-Length", str(total - start))

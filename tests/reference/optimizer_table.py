@@ -1,6 +1,6 @@
-"""The optimizers under contract, one row each, and the little world in which they are tried.
+"""The optimizers under contract, one row each, and the data with which they are tested.
 
-A new optimizer is one more row: it gets every test of tests/optim/test_optim_contract*.py for nothing.
+A new optimizer is one more row: all tests of tests/optim/test_optim_contract*.py then cover it.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class Row:
     """One optimizer under contract.
 
     Args:
-        build: (parameters or groups, further arguments) -> the optimizer.
+        build: Function of (parameters or groups, further arguments) that returns the optimizer.
         kind: "theta" or "latent".
-        own: Options that a group of it may set, differing from the defaults.
-        wrong: Arguments out of range, and a word that the error must have.
-        schedulable: Whether its lr may be scheduled.
-        kept: Arguments with which its construction leaves weights as they are, where it does not by itself.
-        compiled: Whether it compiles code, which is slow to try.
+        own: Options of a parameter group that differ from the defaults.
+        invalid: Arguments out of range, and a word that the error message must contain.
+        schedulable: True if its lr may be scheduled.
+        kept: Arguments with which its construction does not change weights, if needed.
+        compiled: True if it compiles code, which makes tests slow.
     """
 
     build: Callable[..., BinaryOptimizer]
     kind: str = "theta"
     own: dict[str, Any] = field(default_factory=dict)
-    wrong: tuple[tuple[dict[str, Any], str], ...] = ()
+    invalid: tuple[tuple[dict[str, Any], str], ...] = ()
     schedulable: bool = True
     kept: dict[str, Any] = field(default_factory=dict)
     compiled: bool = False
@@ -90,7 +90,7 @@ def _bold(**settings: Any) -> Callable[..., BinaryOptimizer]:
 
 
 def designed(sections: Any) -> IIRFilter:
-    """The filter of a scipy design (whose type says that it could be many things)."""
+    """Return the filter of a scipy design (whose declared type is ambiguous)."""
     return IIRFilter.from_sos(sections)
 
 
@@ -107,7 +107,7 @@ _FLIP_RANGES = (
     ({"flip_rate": 0.0}, "flip_rate is 0.0; it must be above 0"),
     ({"flip_rate": float("nan")}, "flip_rate is nan"),
     ({"flip_rate": 0.2}, r"a flip rate of 0.2 is out of reach: with gamma = 0.1 it lies in \[0, 0.1436\]"),
-    ({"alpha": 0.1}, "alpha is 0.1 and flip_rate 0.02: they set the same thing"),
+    ({"alpha": 0.1}, "alpha is 0.1 and flip_rate 0.02: they set the same value"),
     ({"gamma": 0.0}, "gamma is 0.0"),
 )
 _TIED_RANGES = (({"flip_rate": 0.6}, r"with alpha = gamma it lies in \[0, 0.5\]"),)
@@ -148,14 +148,14 @@ _BAYES_RANGES = (
 )
 
 OPTIMIZERS: dict[str, Row] = {
-    "filter": Row(_filtered(alpha=0.02), own={"alpha": 0.3, "gamma": 0.7}, wrong=_RANGES),
+    "filter": Row(_filtered(alpha=0.02), own={"alpha": 0.3, "gamma": 0.7}, invalid=_RANGES),
     "filter-warm": Row(_filtered(alpha=0.02, warm_start=0.3), own={"alpha": 0.3}),
-    "filter-flips": Row(_filtered(flip_rate=0.02), own={"flip_rate": 0.1, "gamma": 0.7}, wrong=_FLIP_RANGES),
-    "filter-flips-tied": Row(_filtered(flip_rate=0.02, gamma=None), own={"flip_rate": 0.3}, wrong=_TIED_RANGES),
+    "filter-flips": Row(_filtered(flip_rate=0.02), own={"flip_rate": 0.1, "gamma": 0.7}, invalid=_FLIP_RANGES),
+    "filter-flips-tied": Row(_filtered(flip_rate=0.02, gamma=None), own={"flip_rate": 0.3}, invalid=_TIED_RANGES),
     "filter-closed": Row(
         _filtered(flip_rate=0.02, control="closed"),
         own={"flip_rate": 0.1, "gamma": 0.7},
-        wrong=(
+        invalid=(
             ({"control": "shut"}, "control is 'shut'; it must be 'open', 'closed' or 'layer'"),
             ({"flip_rate": None}, "control is 'closed', which steers alpha towards a flip rate: give flip_rate="),
         ),
@@ -165,14 +165,16 @@ OPTIMIZERS: dict[str, Row] = {
     "filter-sign": Row(
         _filtered(alpha=0.02, normalize="sign"),
         own={"alpha": 0.3},
-        wrong=(({"normalize": "max"}, "normalize is 'max'; it must be None, 'rms', 'sign' or 'adam'"),),
+        invalid=(({"normalize": "max"}, "normalize is 'max'; it must be None, 'rms', 'sign' or 'adam'"),),
     ),
     "filter-rms": Row(_filtered(alpha=0.02, normalize="rms"), own={"alpha": 0.3}),
     "filter-adam": Row(_filtered(flip_rate=0.02, normalize="adam", warm_start=0.1), own={"flip_rate": 0.1}),
     "filter-bfloat16": Row(
         _filtered(alpha=0.02, state_dtype=torch.bfloat16),
         own={"alpha": 0.3, "gamma": 0.7},
-        wrong=(({"state_dtype": torch.float16}, "state_dtype is torch.float16; it must be None .*or torch.bfloat16"),),
+        invalid=(
+            ({"state_dtype": torch.float16}, "state_dtype is torch.float16; it must be None .*or torch.bfloat16"),
+        ),
     ),
     "filter-bfloat16-layer": Row(
         _filtered(flip_rate=0.02, control="layer", normalize="rms", warm_start=0.1, state_dtype=torch.bfloat16),
@@ -193,7 +195,7 @@ OPTIMIZERS: dict[str, Row] = {
         _latent(start=0.01),
         kind="latent",
         own={"lr": 0.5, "gamma": 0.3},
-        wrong=_LATENT_RANGES,
+        invalid=_LATENT_RANGES,
         kept={"start": None},
     ),
     "latent-switches": Row(
@@ -203,37 +205,37 @@ OPTIMIZERS: dict[str, Row] = {
         kept={"start": None},
     ),
     "cascade-1": Row(_cascade(alpha=0.02, gammas=()), own={"alpha": 0.3}),
-    "cascade-3": Row(_cascade(alpha=0.02, gammas=(0.1, 0.3)), own={"alpha": 0.3}, wrong=_CASCADE_RANGES),
-    "bop": Row(_bop(gamma=0.02, tau=0.01), own={"gamma": 0.3, "tau": 0.1}, wrong=_BOP_RANGES),
+    "cascade-3": Row(_cascade(alpha=0.02, gammas=(0.1, 0.3)), own={"alpha": 0.3}, invalid=_CASCADE_RANGES),
+    "bop": Row(_bop(gamma=0.02, tau=0.01), own={"gamma": 0.3, "tau": 0.1}, invalid=_BOP_RANGES),
     "bop2ndorder": Row(
         _bop2ndorder(gamma=0.02, sigma=0.1, tau=0.01),
         own={"gamma": 0.3, "sigma": 0.5, "tau": 0.1},
-        wrong=(*_BOP_RANGES, ({"sigma": 0.0}, "sigma is 0.0")),
+        invalid=(*_BOP_RANGES, ({"sigma": 0.0}, "sigma is 0.0")),
     ),
-    "ovsw": Row(_ovsw(lr=0.05), kind="latent", own={"lr": 0.1, "delta": 3.0}, wrong=_OVSW_RANGES),
-    "bayesbinn": Row(_bayesbinn(lr=0.02), own={"lr": 0.3}, wrong=_BAYES_RANGES),
+    "ovsw": Row(_ovsw(lr=0.05), kind="latent", own={"lr": 0.1, "delta": 3.0}, invalid=_OVSW_RANGES),
+    "bayesbinn": Row(_bayesbinn(lr=0.02), own={"lr": 0.3}, invalid=_BAYES_RANGES),
     "bayesbinn-momentum": Row(_bayesbinn(lr=0.02, gamma=0.1), own={"gamma": 0.5}),
-    "bold": Row(_bold(lr=0.1), own={"lr": 0.5}, wrong=(({"lr": 0.0}, "lr is 0.0; it must be positive and finite"),)),
+    "bold": Row(_bold(lr=0.1), own={"lr": 0.5}, invalid=(({"lr": 0.0}, "lr is 0.0; it must be positive and finite"),)),
 }
 
 SHAPES = ((4, 3, 3, 3), (5, 7))
 
 
 def make_params(dtype: torch.dtype = torch.float32, seed: int = 0) -> list[nn.Parameter]:
-    """Two parameters, of a convolution and of a linear layer."""
+    """Return two parameters, of a convolution and of a linear layer."""
     generator = torch.Generator().manual_seed(seed)
     return [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in SHAPES]
 
 
 def make_grads(step: int, params: list[nn.Parameter]) -> list[Tensor]:
-    """The gradients of a step: noise around a mean that swings slowly, so that signs change all the time."""
+    """Return the gradients of a step: noise around a slowly oscillating mean, so that signs change often."""
     generator = torch.Generator().manual_seed(1000 + step)
     swing = float(np.cos(step / 9))
     return [(torch.randn(p.shape, generator=generator) + swing).to(p.dtype) for p in params]
 
 
 def run(optimizer: torch.optim.Optimizer, params: list[nn.Parameter], steps: range) -> None:
-    """So many steps, with the gradients of `make_grads`."""
+    """Run these steps with the gradients of `make_grads`."""
     for step in steps:
         for param, grad in zip(params, make_grads(step, params), strict=True):
             param.grad = grad
@@ -241,7 +243,7 @@ def run(optimizer: torch.optim.Optimizer, params: list[nn.Parameter], steps: ran
 
 
 def drive(optimizer: torch.optim.Optimizer, param: nn.Parameter, gradients: Tensor) -> Iterator[Tensor]:
-    """Feed one parameter with a sequence of gradients, and show what it is after each."""
+    """Apply a sequence of gradients to one parameter, and yield it after each."""
     for grad in gradients:
         param.grad = grad.reshape(param.shape).to(param.dtype)
         optimizer.step()
@@ -249,17 +251,17 @@ def drive(optimizer: torch.optim.Optimizer, param: nn.Parameter, gradients: Tens
 
 
 def bits(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> list[tuple[str, Tensor]]:
-    """Copies of parameters and state, to be compared to the bit; flips are a record, not a part of the course."""
-    found = [(f"parameter {index}", p.detach().clone()) for index, p in enumerate(params)]
+    """Copy parameters and state for bitwise comparison; flip counts are left out."""
+    results = [(f"parameter {index}", p.detach().clone()) for index, p in enumerate(params)]
     for index, param in enumerate(params):
         for key, value in sorted(optimizer.state.get(param, {}).items()):
             if isinstance(value, Tensor) and key != "flips":
-                found.append((f"{key} of {index}", value.clone()))
-    return found
+                results.append((f"{key} of {index}", value.clone()))
+    return results
 
 
 def assert_same_bits(one: list[tuple[str, Tensor]], other: list[tuple[str, Tensor]]) -> None:
-    """Same names, types and bits."""
+    """Check that names, types and bits are the same."""
     assert [name for name, _ in one] == [name for name, _ in other]
     for (name, a), (_, b) in zip(one, other, strict=True):
         assert a.dtype == b.dtype, name
@@ -267,7 +269,7 @@ def assert_same_bits(one: list[tuple[str, Tensor]], other: list[tuple[str, Tenso
 
 
 def swinging(steps: int, weights: int, seed: int = 0) -> Tensor:
-    """Gradient sequences in float64: noise around a mean of its own per weight that swings with its own period."""
+    """Return gradient sequences in float64: noise around a mean that oscillates with a different period per weight."""
     rng = np.random.default_rng(seed)
     period, size = rng.uniform(50, 400, weights), rng.uniform(0, 0.5, weights)
     time = np.arange(steps)[:, None]

@@ -1,4 +1,4 @@
-"""Naive twins of the optimizers: the paper's equations, step by step, in numpy float64 (or another type, if asked)."""
+"""Naive twins of the optimizers: the paper's equations, step by step, in numpy float64 (or another type)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Array = NDArray[np.floating]
 
 
 def signs_against(values: Array, theta: Array) -> Array:
-    """-sign(value), where a value of 0 keeps the sign that was there."""
+    """Return -sign(value); a value of 0 keeps the previous sign."""
     return np.where(values == 0, theta, np.where(values < 0, 1.0, -1.0))
 
 
@@ -28,8 +28,8 @@ def cascade(gradients: Array, alphas: Array, gamma: float, theta: Array) -> tupl
 def direct_form(gradients: Array, alphas: Array, gamma: float, *, corrected: bool) -> Array:
     """Eq. 17 with an alpha per step: g after each gradient, from a zero start.
 
-    As the paper writes it, with alpha merely replaced; or corrected, with the factor alpha_i / alpha_{i-1} that appears
-    when m_{i-1} is expressed by g_{i-1} and g_{i-2}, which were made with the alpha of then.
+    As in the paper, with alpha simply replaced; or corrected, with the factor alpha_i / alpha_{i-1} that appears when
+    m_{i-1} is expressed by g_{i-1} and g_{i-2}, which were computed with the previous alpha.
     """
     kind = gradients.dtype.type
     before, last, gs, slow = np.zeros_like(gradients[0]), np.zeros_like(gradients[0]), [], kind(gamma)
@@ -57,7 +57,7 @@ def latent_sgd(gradients: Array, lrs: Array, weight_decay: float, gamma: float, 
 def averages(
     gradients: Array, alphas: Array, gammas: tuple[float, ...], theta: Array, start: Array | float = 0.0
 ) -> Array:
-    """Moving averages in a row from `start`, the last one with an alpha per step: theta after each gradient."""
+    """Moving averages in series from `start`, the last one with an alpha per step: theta after each gradient."""
     states, thetas = [np.zeros_like(theta) + start for _ in (*gammas, 0)], []
     for x, alpha in zip(gradients, alphas, strict=True):
         for index, discount in enumerate((*gammas, alpha)):
@@ -79,13 +79,13 @@ def bop(gradients: Array, gammas: Array, tau: float, theta: Array) -> Array:
 
 
 def ramp(text: str, steps: int) -> Array:
-    """The values of "first->last" at each step, the last one just after the last step."""
+    """Return the values of "first->last" at each step; the last value is reached just after the last step."""
     first, last = map(float, text.split("->"))
     return np.linspace(first, last, steps + 1)[:-1]
 
 
 def bop2ndorder(gradients: Array, gammas: Array, sigma: float | Array, tau: float | Array, theta: Array) -> Array:
-    """Bop2ndOrder, with a gamma per step, and a sigma and a tau where they change: theta after each gradient."""
+    """Bop2ndOrder with a gamma per step, and optionally a sigma and a tau per step: theta after each gradient."""
     m, v, thetas = np.zeros_like(theta), np.zeros_like(theta), []
     sigmas, taus = (np.broadcast_to(value, gammas.shape) for value in (sigma, tau))
     for x, gamma, sigma, tau in zip(gradients, gammas, sigmas, taus, strict=True):  # noqa: PLR1704
@@ -111,19 +111,19 @@ def bold(gradients: Array, lrs: Array, theta: Array) -> Array:
 
 
 class NaiveSGD:
-    """SGD with momentum and weight decay as torch has it: the decay goes into the momentum."""
+    """SGD with momentum and weight decay as in torch: the decay is added to the momentum."""
 
     def __init__(self, momentum: float, weight_decay: float) -> None:
         self.momentum, self.weight_decay, self.buffer = momentum, weight_decay, 0.0
 
     def step(self, w: Array, grad: Array, lr: float) -> Array:
-        """The weights after one update."""
+        """Return the weights after one update."""
         self.buffer = self.momentum * self.buffer + grad + self.weight_decay * w
         return w - lr * self.buffer
 
 
 class NaiveOvSW:
-    """OvSW, filter by filter: small gradients scaled up, weights that have not flipped decayed, then SGD."""
+    """OvSW, filter by filter: small gradients are scaled up, weights that have not flipped decay, then SGD."""
 
     def __init__(self, momentum: float, weight_decay: float, delta: float, dampen: float) -> None:
         self.sgd, self.delta, self.dampen = NaiveSGD(momentum, weight_decay), delta, dampen
@@ -131,7 +131,7 @@ class NaiveOvSW:
         self.before: Array | None = None
 
     def step(self, w: Array, grad: Array, lr: float) -> Array:
-        """The weights after one update."""
+        """Return the weights after one update."""
         x = np.empty_like(grad)
         for row, (g, v) in enumerate(zip(grad, w, strict=True)):
             small, size = max(np.sqrt((g**2).sum()), 1e-6), max(np.sqrt((v**2).sum()), 1e-3)
@@ -149,7 +149,7 @@ class NaiveAdam:
         self.weight_decay, self.clip, self.m, self.v, self.steps = weight_decay, clip, 0.0, 0.0, 0
 
     def step(self, w: Array, grad: Array, lr: float) -> Array:
-        """The weights after one update, clipped where asked."""
+        """Return the weights after one update, clipped if requested."""
         grad = grad + self.weight_decay * w
         self.steps += 1
         self.m = 0.9 * self.m + 0.1 * grad
@@ -160,5 +160,5 @@ class NaiveAdam:
 
 
 def flip_ratio(before: Array, after: Array) -> float:
-    """Eq. 18, as written: half the 1-norm of the difference of the signs, over the number of weights."""
+    """Eq. 18 as written: half the 1-norm of the difference of the signs, divided by the number of weights."""
     return float(sum(abs(b - a) / 2 for a, b in zip(before.ravel(), after.ravel(), strict=True)) / before.size)

@@ -1,4 +1,4 @@
-"""A packed network with every op in it, and its file, opened and sealed again."""
+"""A packed network with every op, and functions that unpack and rebuild its file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bits(*shape: int) -> np.ndarray:
 
 
 def every_op() -> Graph:
-    """A network with every op in it."""
+    """Return a network that contains every op."""
     tensors = {
         "stem.weight": RNG.normal(size=(4, 1, 3, 3)).astype(np.float16),
         "stem.bias": vector(4),
@@ -106,14 +106,14 @@ DATA = serialize(GRAPH)
 
 
 def opened(data: bytes) -> tuple[dict[str, Any], Any, bytes]:
-    """(header, network, tensor bytes) of a file."""
+    """Return (header, network, tensor bytes) of a file."""
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])
     return header, json.loads(zlib.decompress(base64.b64decode(header["__metadata__"]["network"]))), data[end:]
 
 
 def sealed(header: dict[str, Any], text: bytes, tensors: bytes) -> bytes:
-    """A file with a checksum that is right, whatever is in it."""
+    """Return a file with a valid checksum, whatever its content."""
     metadata = header["__metadata__"]
     entries = {key: entry for key, entry in header.items() if key != "__metadata__"}
     metadata["network"] = base64.b64encode(zlib.compress(text)).decode()

@@ -1,4 +1,4 @@
-"""What Python 2 wrote at protocol 2: byte strings as SHORT_BINSTRING or BINSTRING, and numpy's old module name."""
+"""Pickles as Python 2 writes them at protocol 2: byte strings as (SHORT_)BINSTRING, and numpy's old module name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 import struct
 from typing import Any
 
-Pickler: Any = vars(pickle)["_Pickler"]  # the pure Python one, whose methods can be replaced
+Pickler: Any = vars(pickle)["_Pickler"]  # the pure Python pickler, whose methods can be replaced
 
 
 class Python2Pickler(Pickler):

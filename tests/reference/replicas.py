@@ -14,14 +14,15 @@ from zerocross.optim import GradientFilter, HybridOptimizer, split_params
 
 
 def work(rank: int, folder: str, ranks: int, control: Literal["open", "closed", "layer"] = "open") -> None:
-    """Train for 12 steps and leave every tensor of model and optimizer in `rank<n>.pt`."""
+    """Train for 12 steps and write every tensor of model and optimizer to `rank<n>.pt`."""
     torch.set_num_threads(1)
     meeting = (Path(folder) / "meeting").as_uri()
     distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
-    torch.manual_seed(100 + rank)  # ranks draw differently, as they do for augmentation
+    torch.manual_seed(100 + rank)  # ranks draw differently, as for augmentation
     model = nn.Sequential(nn.Linear(6, 8), BinaryLinear(8, 8), nn.Tanh(), BinaryLinear(8, 8), nn.Linear(8, 3))
     for name, p in model.named_parameters():
-        torch.nn.init.constant_(p, 0.0 if name == "1.weight" else 0.5)  # zeros to draw, alike on both
+        # Zeros, whose signs are drawn identically on both.
+        torch.nn.init.constant_(p, 0.0 if name == "1.weight" else 0.5)
         if name == "3.weight":
             p.data[:, ::2] = -1.0
     network = DistributedDataParallel(model)
@@ -38,5 +39,5 @@ def work(rank: int, folder: str, ranks: int, control: Literal["open", "closed", 
     state = {f"{i}.{key}": value for i, s in optimizer.state_dict()["state"].items() for key, value in s.items()}
     saved = {"drawn": drawn, "data": data, "model": model.state_dict(), "state": state}
     torch.save(saved, Path(folder) / f"rank{rank}.pt")
-    distributed.barrier()  # a rank that leaves early may abort the other
+    distributed.barrier()  # a rank that exits early may abort the other
     distributed.destroy_process_group()

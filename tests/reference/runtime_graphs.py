@@ -11,7 +11,7 @@ from zerocross.runtime.infer import check
 
 
 class Builder:
-    """Nodes one after the other; every method returns the name of the value that it adds."""
+    """Adds nodes one after the other; every method returns the name of the value that it adds."""
 
     def __init__(self, *input_size: int, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
@@ -25,7 +25,7 @@ class Builder:
         return check(Graph(tuple(self.nodes), output, self.input_size, self.tensors))
 
     def add(self, op: str, *inputs: str, channels: int | None = None, tensors: Any = None, **attrs: Any) -> str:
-        """Any node; it keeps the channels of its first input unless told otherwise."""
+        """Add any node; by default it has the channels of its first input."""
         name = f"{op}{len(self.nodes)}"
         keys = {role: f"{name}.{role}" for role in tensors or {}}
         self.tensors |= {keys[role]: array for role, array in (tensors or {}).items()}
@@ -45,17 +45,17 @@ class Builder:
         return self.add("binary_conv2d", x, channels=outputs, tensors=self._bits(shape), shape=shape, **attrs)
 
     def byte_conv(self, x: str, outputs: int, kernel: tuple[int, int], **attrs: Any) -> str:
-        """A real convolution whose weights have 8 bits."""
+        """Add a real convolution with 8-bit weights."""
         shape = (outputs, self.channels[x] // attrs.get("groups", 1), *kernel)
-        tensors = self._octets(shape) | ({"bias": self.reals(outputs)} if attrs.pop("bias", 0) else {})
+        tensors = self._int8_weights(shape) | ({"bias": self.reals(outputs)} if attrs.pop("bias", 0) else {})
         return self.add("conv2d", x, channels=outputs, tensors=tensors, shape=shape, **attrs)
 
     def byte_linear(self, x: str, inputs: int, outputs: int) -> str:
         shape = (outputs, inputs)
-        tensors = self._octets(shape) | {"bias": self.reals(outputs)}
+        tensors = self._int8_weights(shape) | {"bias": self.reals(outputs)}
         return self.add("linear", x, channels=outputs, tensors=tensors, shape=shape)
 
-    def _octets(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    def _int8_weights(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
         weight = self.rng.integers(-127, 128, shape).astype(np.int8)
         return {"weight": weight, "weight_scale": np.abs(self.reals(shape[0])) + np.float32(0.1)}
 
@@ -94,7 +94,7 @@ class Builder:
         return {"weight": np.packbits(bits, bitorder="little")}
 
     def batch(self, count: int) -> np.ndarray:
-        """Inputs; every fourth number is exactly 0, whose sign must be +1."""
+        """Return inputs; every fourth number is exactly 0, whose sign must be +1."""
         x = self.reals(count, *self.input_size)
         x[self.rng.random(x.shape) < 0.25] = 0
         return x

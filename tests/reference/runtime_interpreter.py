@@ -1,4 +1,4 @@
-"""The naive twin of the runtime: a packed graph, node by node, in plain numpy."""
+"""The naive twin of the runtime: interprets a packed graph node by node, in plain numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = np.ndarray
 
 
 def interpret(graph: Graph, x: Array) -> dict[str, Array]:
-    """Every value of the graph for a batch, as numbers: bits are -1 and +1; float32 where values are real."""
+    """Return every value of the graph for a batch: bits as -1 and +1, real values as float32."""
     values: dict[str, Array] = {}
     for node in graph.nodes:
         given = [values[name] for name in node.inputs]
@@ -25,7 +25,7 @@ def interpret(graph: Graph, x: Array) -> dict[str, Array]:
 
 
 def taps(x: Array, node: Node, kernel: tuple[int, int], fill: float) -> list[tuple[tuple[int, int], Array]]:
-    """For every place of a window the pixels that stand there, (N, C, windows down, windows across)."""
+    """Return for every tap of a window the pixels at that tap, (N, C, windows down, windows across)."""
     attrs = node.attrs
     stride, dilation = attrs["stride"], attrs.get("dilation", (1, 1))
     padding = attrs.get("padding", (0, 0))
@@ -36,7 +36,7 @@ def taps(x: Array, node: Node, kernel: tuple[int, int], fill: float) -> list[tup
         if attrs.get("ceil_mode") and room % stride[axis] and count * stride[axis] < x.shape[2 + axis] + padding[axis]:
             count += 1
         counts.append(count)
-    found = []
+    results = []
     for place in product(range(kernel[0]), range(kernel[1])):
         pixels = np.full((*x.shape[:2], *counts), fill, x.dtype)
         for y, column in product(range(counts[0]), range(counts[1])):
@@ -46,12 +46,12 @@ def taps(x: Array, node: Node, kernel: tuple[int, int], fill: float) -> list[tup
             ]
             if 0 <= at[0] < x.shape[2] and 0 <= at[1] < x.shape[3]:
                 pixels[:, :, y, column] = x[:, :, at[0], at[1]]
-        found.append((place, pixels))
-    return found
+        results.append((place, pixels))
+    return results
 
 
 def convolve(x: Array, weight: Array, node: Node, fill: float) -> Array:
-    """A grouped convolution, one tap after the other."""
+    """A grouped convolution, tap by tap."""
     groups = node.attrs["groups"]
     outputs, inputs = weight.shape[:2]
     each = outputs // groups
@@ -74,14 +74,14 @@ def per_channel(vector: Array, x: Array) -> Array:
 
 
 def codes(x: Array) -> tuple[Array, Array]:
-    """Activations as integers within -127..127, and for each image what one of them is worth."""
+    """Return activations as integers within -127..127, and the scale of each image."""
     most = np.abs(x.astype(np.float32)).reshape(len(x), -1).max(axis=1).reshape(-1, *(1,) * (x.ndim - 1))
     inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
     return np.rint(x.astype(np.float32) * inverse).astype(np.int64), most / np.float32(127)
 
 
 def on_bytes(tensors: dict[str, Array], sums: Array, scale: Array) -> Array:
-    """Sums of products of codes and of weights of 8 bits, as real numbers."""
+    """Convert sums of products of codes and 8-bit weights to real numbers."""
     out = sums.astype(np.float32) * scale.reshape(-1, *(1,) * (sums.ndim - 1))
     return _biased(out * per_channel(tensors["weight_scale"], out), tensors)
 

@@ -1,4 +1,4 @@
-"""Packed files changed where it hurts: sizes, wiring, ops and vectors, under a checksum that is right."""
+"""Packed files with mutated sizes, wiring, ops and vectors, and a valid checksum."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ADDED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("max_pool2d", {"kernel": [3, 2], "padding": [1, 1]}), ("avg_pool2d", {"kernel": [2, 2], "ceil_mode": True}),
 )  # fmt: skip
 MAX_SECONDS = 20.0
-CALLED = 1 << 26  # work above which a model is not called, only made
+CALLED = 1 << 26  # models with more work than this are built but not called
 
 
 def mutated(rng: random.Random) -> bytes:
-    """A file, changed in one to four places; names of classes go, so that any output is one."""
+    """Return a file changed in one to four places; class names are removed, so that any output is allowed."""
     whole = DATA if rng.random() < 0.5 else serialize(RandomGraph(rng.randrange(500)).graph())
     header, network, tensors = opened(whole)
     network["classes"], network["preprocessing"] = [], None
@@ -38,8 +38,8 @@ def mutated(rng: random.Random) -> bytes:
     return sealed(header, json.dumps(network).encode(), tensors)
 
 
-def mutated_soundly(rng: random.Random) -> bytes:
-    """Likewise, but with tensors made to fit again, so that most of the files are sound ones of odd sizes."""
+def mutated_validly(rng: random.Random) -> bytes:
+    """As `mutated`, but with tensors adapted to the changes, so that most files are valid networks of unusual sizes."""
     graph = GRAPH if rng.random() < 0.3 else RandomGraph(rng.randrange(500)).graph()
     size = tuple(
         rng.choice(SIZES[1:-1]) if rng.random() < 0.2 and not (axis and side == 1) else side
@@ -79,7 +79,7 @@ def mutated_soundly(rng: random.Random) -> bytes:
 def _fitted(
     node: Node, shape: tuple[int, ...], numbers: np.random.Generator, rng: random.Random
 ) -> tuple[Node, dict[str, np.ndarray]]:
-    """The node with a weight and vectors that fit an input of a shape; ValueError where they would be too large."""
+    """Return the node with a weight and vectors for an input of this shape; ValueError if they are too large."""
     attrs, outputs, count = dict(node.attrs), shape[0], 0
     if "shape" in attrs:
         groups = attrs["groups"] = rng.choice((1, 1, 1, shape[0])) if "groups" in attrs else 1
@@ -107,7 +107,7 @@ def _fitted(
 
 
 def _resize(network: Any, rng: random.Random) -> None:
-    """Change a number of the input's size or of an attribute."""
+    """Change a number of the input size or of an attribute."""
     places = [(network["input_size"], index) for index in range(len(network["input_size"]))]
     for row in network["nodes"]:
         for key, value in (row[3] if len(row) > 3 else {}).items():
@@ -133,7 +133,7 @@ def _rename(network: Any, rng: random.Random) -> None:
 
 
 def _insert(network: Any, rng: random.Random) -> None:
-    """Put a node behind another, between it and all who use it."""
+    """Insert a node between another node and all its users."""
     number = rng.randrange(len(network["nodes"]))
     op, attrs = rng.choice(ADDED)
     source, name = network["nodes"][number][1], f"new{rng.randrange(1 << 30)}"
@@ -151,7 +151,7 @@ def _repeat(network: Any, rng: random.Random) -> None:
 
 
 def _stretch(network: Any, rng: random.Random) -> None:
-    """Change the length of a vector; one of equal numbers needs no bytes for it."""
+    """Change the length of a vector; a vector of equal numbers needs no bytes for it."""
     roles = [(row[4], role) for row in network["nodes"] if len(row) > 4 for role in row[4] if role != "weight"]
     if roles:
         holder, role = rng.choice(roles)
@@ -159,42 +159,42 @@ def _stretch(network: Any, rng: random.Random) -> None:
 
 
 def _cut(network: Any, rng: random.Random) -> None:
-    """End early."""
+    """Remove the last nodes."""
     number = rng.randrange(1, len(network["nodes"]) + 1)
     network["nodes"] = network["nodes"][:number]
     network["output"] = network["nodes"][-1][1]
 
 
 def attack(seed: int) -> str:
-    """Read, make and call a mutated file: how far it came, within a time; anything but a ValueError is a bug."""
+    """Read, build and call a mutated file; return how far it got. Anything but a ValueError is a bug."""
     rng, began = random.Random(seed), time.process_time()
-    came = "refused"
+    outcome = "refused"
     try:
-        graph = parse(mutated(rng) if rng.random() < 0.5 else mutated_soundly(rng))
-        came = "read"
+        graph = parse(mutated(rng) if rng.random() < 0.5 else mutated_validly(rng))
+        outcome = "read"
         model = Model(graph, max_memory=rng.choice((None, 1 << 24, 1 << 26)), say=str)
-        came = "made"
+        outcome = "made"
         if model.work < CALLED and 4 * np.prod(model.input_size) < 1 << 24:
             for count in (rng.randint(1, 3), rng.randint(1, 3)):
                 result = model(np.ones((count, *model.input_size), np.float32))
                 if result.shape != (count, *model.output_size):
                     raise AssertionError(f"seed {seed}: a result of shape {result.shape}")
-            came = "called"
+            outcome = "called"
     except ValueError:
         pass
-    except BaseException as wrong:
-        raise AssertionError(f"seed {seed}: {type(wrong).__name__}") from wrong
+    except BaseException as error:
+        raise AssertionError(f"seed {seed}: {type(error).__name__}") from error
     if (took := time.process_time() - began) > MAX_SECONDS:
-        raise AssertionError(f"seed {seed} took {took:.1f} s ({came})")
-    return came
+        raise AssertionError(f"seed {seed} took {took:.1f} s ({outcome})")
+    return outcome
 
 
 def attack_many(first: int, count: int, gigabytes: float) -> dict[str, int]:
-    """Attack with many files, in a process that may hold so much memory; how far they came."""
+    """Attack with many files, in a process with limited memory; count how far they got."""
     limit = int(gigabytes * (1 << 30))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for seed in range(first, first + count):
-        came = attack(seed)
-        found[came] = found.get(came, 0) + 1
-    return found
+        outcome = attack(seed)
+        results[outcome] = results.get(outcome, 0) + 1
+    return results

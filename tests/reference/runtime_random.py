@@ -1,4 +1,4 @@
-"""Random packed graphs: any op on any value so far, in sizes that fit nothing."""
+"""Random packed graphs: any op on any earlier value, with unusual sizes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CHANNELS = (1, 2, 3, 5, 7, 15, 16, 17, 20, 32, 33)
 
 
 class RandomGraph:
-    """A graph that grows by random nodes; one that does not fit is taken back.
+    """A graph that grows by random nodes; an invalid node is removed again.
 
     Args:
-        seed: the same graph for the same seed.
-        nodes: how many to try to add.
+        seed: Seed; the same seed gives the same graph.
+        nodes: Number of nodes to try to add.
     """
 
     def __init__(self, seed: int, nodes: int = 12) -> None:
@@ -32,13 +32,13 @@ class RandomGraph:
             self._grow()
 
     def graph(self) -> Graph:
-        """What the last value depends on."""
+        """Return the part of the graph on which the last value depends."""
         output = list(self.values)[-1]
-        nodes, wanted = [], {output}
+        nodes, expected = [], {output}
         for node in reversed(self.builder.nodes):
-            if node.output in wanted or node.op == "input":
+            if node.output in expected or node.op == "input":
                 nodes.insert(0, node)
-                wanted.update(node.inputs)
+                expected.update(node.inputs)
         tensors = {key: self.builder.tensors[key] for node in nodes for key in node.tensors.values()}
         return check(Graph(tuple(nodes), output, self.builder.input_size, tensors))
 
@@ -57,7 +57,7 @@ class RandomGraph:
         return int(self.rng.choice(CHANNELS))
 
     def _pick(self, kind: str | None = None) -> str:
-        """A value, the last one more often than not."""
+        """Return a value, most often the last one."""
         names = [name for name, value in self.values.items() if kind in (None, value.kind)]
         if not names:
             raise ValueError(f"no value of kind {kind}")
@@ -70,7 +70,7 @@ class RandomGraph:
     def _bits(self) -> str:
         return self.builder.sign(self._pick(), shifted=self.rng.random() < 0.5)
 
-    # Each adds a node or two.
+    # Each method adds one or two nodes.
 
     def convolution(self) -> None:
         binary = self.rng.random() < 0.5
@@ -154,5 +154,5 @@ ADDITIONS: list[Callable[[RandomGraph], None]] = [
 
 
 def without_weights(graph: Graph) -> Graph:
-    """The same nodes without their tensors, to be shown in a message."""
+    """Return the same nodes without their tensors, for messages."""
     return replace(graph, tensors={})

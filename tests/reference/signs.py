@@ -1,4 +1,4 @@
-"""Naive twins of the sign and its surrogate gradients: one scalar at a time, formulas as their papers write them."""
+"""Naive twins of the sign and its surrogate gradients: one scalar at a time, with the formulas of their papers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def naive_derivative(surrogate: str, x: float, t: float) -> float:
         return t / math.cosh(t * x) ** 2
     if surrogate == "swish":  # BNN+: the derivative of 2 sigmoid(tx) (1 + tx (1 - sigmoid(tx))) - 1
         return t * (2 - t * x * math.tanh(t * x / 2)) / (1 + math.cosh(t * x))
-    if surrogate == "reste":  # a power of x, its chord near 0, and nothing beyond 1.5
+    if surrogate == "reste":  # a power of x, linear near 0, and 0 beyond 1.5
         if abs(x) <= 0.1:
             return 0.1 ** (1 / t) / 0.1
         return abs(x) ** ((1 - t) / t) / t if abs(x) <= 1.5 else 0.0

@@ -1,4 +1,4 @@
-"""Data-parallel training of two ranks, naively, in one process: two half-batches, one mean of their gradients."""
+"""Naive data-parallel training of two ranks in one process: two half-batches, and the mean of their gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zerocross.train.config import Config
 
 
 def factor(schedule: str, t: float) -> float:
-    """The factor at t of the run, by the schedules that methods have."""
+    """Return the factor at a fraction t of the run, for the schedules of the methods."""
     shape, _, argument = schedule.partition(":")
     if shape == "step":
         milestones, _, drop = (argument or "0.5,0.75").partition("*")
@@ -32,7 +32,7 @@ def factor(schedule: str, t: float) -> float:
 
 
 def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[nn.Module, list[float]]:
-    """The network after so many updates, and the loss of each; running statistics are those of the first half."""
+    """Return the network after some updates, and the loss of each; running statistics are those of the first half."""
     stage = config.stages[0]
     model = build_model(config, stage, dataset)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -59,7 +59,7 @@ def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[
                 for group in binary:
                     group[field] = ramp.last + (ramp.first - ramp.last) * (1 - step / total)
             methods.get(config.method).on_step(model, step, total)
-            other = copy.deepcopy(model)  # the second rank: the same weights, batch statistics of its own
+            other = copy.deepcopy(model)  # the second rank: the same weights, but its own batch statistics
             loss0, loss1 = F.cross_entropy(model(x0), y0), F.cross_entropy(other(x1), y1)
             loss0.backward()
             loss1.backward()

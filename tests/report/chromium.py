@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over a pipe."""
+"""Control a headless Chromium over a pipe."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 
 
 class Chromium:
-    """A page in a headless Chromium, over its DevTools protocol.
+    """A page in a headless Chromium, controlled over its DevTools protocol.
 
-    The protocol runs through two pipes (messages end with a zero byte), so that neither a port nor a library is needed.
+    The protocol uses two pipes (messages end with a zero byte), so that neither a port nor a library is needed.
     """
 
     def __init__(self, program: str, profile: Path) -> None:
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
-        # Chromium reads descriptor 3 and writes 4. Ours are moved out of the way of these two first.
+        # Chromium reads descriptor 3 and writes 4. Move our own descriptors out of the way first.
         passed = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
         options = [
             "--headless=new",
-            "--no-sandbox",  # root has none
+            "--no-sandbox",  # needed to run as root
             "--disable-gpu",
-            "--disable-dev-shm-usage",  # containers have little of it
+            "--disable-dev-shm-usage",  # containers have little shared memory
             "--hide-scrollbars",
             "--no-first-run",
             "--remote-debugging-pipe",
@@ -49,12 +49,12 @@ class Chromium:
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method and wait for its answer; events that come before it are kept."""
+        """Call a method and return its result; store events that arrive before it."""
         self.number += 1
-        asked = {"id": self.number, "method": method, "params": params}
+        request = {"id": self.number, "method": method, "params": params}
         if self.session:
-            asked["sessionId"] = self.session
-        message = json.dumps(asked).encode() + b"\0"
+            request["sessionId"] = self.session
+        message = json.dumps(request).encode() + b"\0"
         while message:
             message = message[os.write(self.write, message) :]
         while True:
@@ -83,11 +83,11 @@ class Chromium:
         self.settle()
 
     def settle(self) -> None:
-        """Wait for two frames: what an event asked for has then been drawn."""
+        """Wait for two frames, after which the effects of an event have been drawn."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def run(self, expression: str) -> Any:
-        """The value of a JavaScript expression, awaited."""
+        """Return the value of a JavaScript expression, awaited."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description"))
@@ -97,7 +97,7 @@ class Chromium:
         """Show the page at a width in CSS pixels, light or dark."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.run("new Promise((done) => setTimeout(done, 400))")  # Plotly waits a little before it resizes
+        self.run("new Promise((done) => setTimeout(done, 400))")  # Plotly resizes with a delay
         self.settle()
 
     def press(self, key: str, times: int = 1) -> None:
@@ -109,28 +109,28 @@ class Chromium:
         self.settle()
 
     def picture(self, path: Path) -> None:
-        """The whole page as a PNG."""
+        """Save the whole page as a PNG."""
         size = self.send("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(shot["data"]))
 
-    def complaints(self) -> list[str]:
-        """Errors, warnings and uncaught exceptions since the page was opened."""
+    def errors_and_warnings(self) -> list[str]:
+        """Return errors, warnings and uncaught exceptions since the page was opened."""
         self.run("1")
-        found = []
+        results = []
         for event in self.events:
             params = event.get("params", {})
             if event.get("method") == "Runtime.exceptionThrown":
-                found.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
+                results.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
             elif event.get("method") == "Runtime.consoleAPICalled" and params["type"] in {"error", "warning"}:
-                found.append(str(params["args"]))
+                results.append(str(params["args"]))
             elif event.get("method") == "Log.entryAdded":
-                found.append(params["entry"]["text"])
-        return found
+                results.append(params["entry"]["text"])
+        return results
 
     def requests(self) -> list[str]:
-        """What the page asked for beyond what stands in it."""
+        """Return the URLs that the page requested."""
         urls = [
             event["params"]["request"]["url"]
             for event in self.events

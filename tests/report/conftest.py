@@ -1,4 +1,4 @@
-"""A results folder with every kind of file, its page, and a browser."""
+"""Fixtures: a results folder with every kind of file, its page, and a browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zerocross.train.config import Config, to_dict
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of results: all verdicts, styles of curves, awkward texts, a comparison, files of other kinds."""
+    """Write a folder of results: all verdicts, styles of curves, awkward texts, a comparison, files of other kinds."""
     folder = tmp_path_factory.mktemp("results")
     rng = np.random.default_rng(0)
     x = np.geomspace(1e-5, 1e-1, 9).tolist()
@@ -94,12 +94,12 @@ def comparison() -> dict[str, Any]:
         if config.method == "bop":
             ended.append({"hash": config.hash, "config": to_dict(config), "failed": "diverged"})
         else:
-            ended.append(made(config))
+            ended.append(fake_result(config))
     return summarise(ended, command="zerocross compare --recipe digits")
 
 
-def made(config: Config) -> dict[str, Any]:
-    """A result as a run would have it."""
+def fake_result(config: Config) -> dict[str, Any]:
+    """Return a result in the form that a run writes."""
     return {
         "hash": config.hash,
         "config": to_dict(config),

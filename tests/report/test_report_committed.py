@@ -17,7 +17,7 @@ ARTEFACTS = {found["name"]: found for found in results.read(ROOT / "results").ar
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_table_of_claims_counts_those_that_hold(name: str):
+def test_the_table_counts_the_claims_that_hold(name: str):
     table = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| \[{name}\]\(\S+\) \|.*\| (.*?) \|$", table, re.MULTILINE)
     verdicts = [claim["holds"] for claim in claims_of(ARTEFACTS[name])]
@@ -27,7 +27,7 @@ def test_table_of_claims_counts_those_that_hold(name: str):
 
 def test_readme_counts_the_artefacts_whose_claims_hold():
     holding = [
-        name for name, found in ARTEFACTS.items() if all(claim["holds"] is not False for claim in claims_of(found))
+        name for name, result in ARTEFACTS.items() if all(claim["holds"] is not False for claim in claims_of(result))
     ]
     stated = re.findall(r"In (\d+) of (\d+) figures and tables", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert stated == [(str(len(holding)), str(len(ARTEFACTS)))]
@@ -41,12 +41,12 @@ def test_the_page_has_every_claim_with_its_figures(name: str):
         assert text(claim["figures"]) in page
 
 
-def test_all_artefacts_are_there():
+def test_all_artefacts_are_committed():
     assert set(ARTEFACTS) == set(registry.ARTEFACTS)
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_a_claim_that_fails_is_looked_into(name: str):
-    found = ARTEFACTS[name]
-    if any(claim["holds"] is False for claim in claims_of(found)):
-        assert registry.get(name).findings[found["scale"]] in found["notes"]
+def test_failed_claims_are_explained(name: str):
+    result = ARTEFACTS[name]
+    if any(claim["holds"] is False for claim in claims_of(result)):
+        assert registry.get(name).findings[result["scale"]] in result["notes"]

@@ -1,4 +1,4 @@
-"""The page in a real browser: its numbers are those of zerocross.filters, its sliders work, and it can be read."""
+"""The page in a real browser: its numbers equal those of zerocross.filters, sliders work, and text is legible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(browser: Chromium, page: Path) -> Chromium:
 
 
 def in_javascript(browser: Chromium, filt: str, gradients: Sequence[float]) -> dict[str, Any]:
-    """All that the page computes of a filter; JSON has no infinity, which comes as a word."""
+    """Return all that the page computes for a filter; infinity, which JSON lacks, is a string."""
     return browser.run(f"""(() => {{
       const filt = {filt};
       const words = (value) => (typeof value === "number" && !Number.isFinite(value) ? String(value) : value);
@@ -49,44 +49,44 @@ def in_javascript(browser: Chromium, filt: str, gradients: Sequence[float]) -> d
     }})()""")
 
 
-def check_against_python(found: dict[str, Any], filt: zf.IIRFilter, gradients: np.ndarray) -> None:
+def check_against_python(results: dict[str, Any], filt: zf.IIRFilter, gradients: np.ndarray) -> None:
     expected = zf.describe(filt)
-    assert found["stability"] == expected.stability
+    assert results["stability"] == expected.stability
     for name in _FIGURES:
         value = getattr(expected, "".join(f"_{c.lower()}" if c.isupper() else c for c in name))
-        assert float(found[name]) == pytest.approx(value, rel=1e-6), name
-    np.testing.assert_allclose(found["taps"], zf.impulse_response(filt, np.array(AGES)), rtol=1e-6, atol=1e-300)
-    np.testing.assert_allclose(found["gain"], np.abs(zf.frequency_response(filt, FREQUENCIES)[1]), rtol=1e-6)
+        assert float(results[name]) == pytest.approx(value, rel=1e-6), name
+    np.testing.assert_allclose(results["taps"], zf.impulse_response(filt, np.array(AGES)), rtol=1e-6, atol=1e-300)
+    np.testing.assert_allclose(results["gain"], np.abs(zf.frequency_response(filt, FREQUENCIES)[1]), rtol=1e-6)
     output = np.asarray(sosfilt(filt.sos, gradients))
-    np.testing.assert_allclose(found["output"], output, rtol=1e-6, atol=1e-12 * np.abs(output).max())
-    assert found["flips"] == (np.flatnonzero(np.diff(np.sign(output))) + 2).tolist()  # counted from 1
+    np.testing.assert_allclose(results["output"], output, rtol=1e-6, atol=1e-12 * np.abs(output).max())
+    assert results["flips"] == (np.flatnonzero(np.diff(np.sign(output))) + 2).tolist()  # counted from 1
     try:
         pair = zf.alpha_gamma(filt)
     except ValueError:
-        assert found["pair"] is None
+        assert results["pair"] is None
     else:
-        assert (found["pair"]["alpha"], found["pair"]["gamma"]) == pytest.approx(pair, rel=1e-6)
+        assert (results["pair"]["alpha"], results["pair"]["gamma"]) == pytest.approx(pair, rel=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), OWN)
-def test_the_pages_filters_are_ours(shown: Chromium, alpha: float, gamma: float) -> None:
+def test_filters_of_the_page_equal_python(shown: Chromium, alpha: float, gamma: float) -> None:
     gradients = np.random.default_rng(1).normal(size=200)
-    found = in_javascript(shown, f"filters.cascade(filters.ema({gamma}), filters.ema({alpha}))", gradients.tolist())
-    check_against_python(found, zf.cascade(zf.ema(gamma), zf.ema(alpha)), gradients)
+    result = in_javascript(shown, f"filters.cascade(filters.ema({gamma}), filters.ema({alpha}))", gradients.tolist())
+    check_against_python(result, zf.cascade(zf.ema(gamma), zf.ema(alpha)), gradients)
 
 
 @pytest.mark.parametrize(("lr", "momentum", "decay"), SGD)
-def test_the_pages_sgd_is_ours(shown: Chromium, lr: float, momentum: float, decay: float) -> None:
+def test_sgd_of_the_page_equals_python(shown: Chromium, lr: float, momentum: float, decay: float) -> None:
     gradients = np.random.default_rng(2).normal(size=200)
-    found = in_javascript(shown, f"filters.fromSgd({lr}, {momentum}, {decay})", gradients.tolist())
-    check_against_python(found, zf.from_sgd(lr, momentum, decay), gradients)
+    result = in_javascript(shown, f"filters.fromSgd({lr}, {momentum}, {decay})", gradients.tolist())
+    check_against_python(result, zf.from_sgd(lr, momentum, decay), gradients)
 
 
 @pytest.mark.parametrize(("alpha", "gamma"), OWN)
-def test_the_pages_sgd_of_a_filter_is_ours(shown: Chromium, alpha: float, gamma: float) -> None:
-    found = shown.run(f"filters.toSgd({alpha}, {gamma}, 0.1)")
+def test_sgd_of_a_filter_in_the_page_equals_python(shown: Chromium, alpha: float, gamma: float) -> None:
+    result = shown.run(f"filters.toSgd({alpha}, {gamma}, 0.1)")
     sgd = zf.to_sgd(alpha, gamma, 0.1)
-    assert (found["momentum"], found["weightDecay"]) == pytest.approx((sgd.momentum, sgd.weight_decay), rel=1e-9)
+    assert (result["momentum"], result["weightDecay"]) == pytest.approx((sgd.momentum, sgd.weight_decay), rel=1e-9)
 
 
 def test_an_output_of_exactly_zero_keeps_the_weight(shown: Chromium) -> None:
@@ -98,12 +98,12 @@ def test_an_output_of_exactly_zero_keeps_the_weight(shown: Chromium) -> None:
 
 
 def curve(browser: Chromium, role: str, name: str = "this filter") -> tuple[np.ndarray, np.ndarray]:
-    """A curve as it is drawn."""
-    found = browser.run(f"""(() => {{
+    """Return a curve as drawn."""
+    result = browser.run(f"""(() => {{
       const drawn = document.querySelector('[data-role="{role}"]').data.find((each) => each.name === "{name}");
       return [Array.from(drawn.x), Array.from(drawn.y)];
     }})()""")
-    return np.array(found[0]), np.array(found[1])
+    return np.array(result[0]), np.array(result[1])
 
 
 def figure(browser: Chromium, label: str) -> str:
@@ -126,7 +126,7 @@ def type_in(browser: Chromium, name: str, value: float) -> None:
     browser.settle()
 
 
-def test_what_is_drawn_is_the_filter_of_the_sliders(shown: Chromium) -> None:
+def test_the_drawn_filter_matches_the_sliders(shown: Chromium) -> None:
     choose(shown, "filter")
     type_in(shown, "alpha", 2e-3)
     type_in(shown, "gamma", 0.05)
@@ -145,7 +145,7 @@ def test_what_is_drawn_is_the_filter_of_the_sliders(shown: Chromium) -> None:
     np.testing.assert_allclose(single, zf.impulse_response(zf.ema(2e-3), ages.astype(int) - 1) / 2e-3, rtol=1e-6)
 
 
-def test_the_recorded_gradients_flips_are_drawn(shown: Chromium, results: Path) -> None:
+def test_flips_of_the_recorded_gradient_are_drawn(shown: Chromium, results: Path) -> None:
     gradients = json.loads((results / "fig2-reduced.json").read_text())["data"]["trace"]["gradients"]
     choose(shown, "filter")
     counts = []
@@ -178,34 +178,34 @@ def test_every_slider_moves_the_curve_by_keyboard(shown: Chromium, mode: str, na
     assert figure(shown, "window") != window
 
 
-def test_torchs_settings_and_the_filters_meet(shown: Chromium) -> None:
+def test_settings_of_torch_and_of_the_filter_are_converted(shown: Chromium) -> None:
     choose(shown, "sgd")
     for name, value in (("lr", 0.1), ("momentum", 0.9), ("weightDecay", 1e-4)):
         type_in(shown, name, value)
     filt = zf.from_sgd(0.1, 0.9, 1e-4)
     alpha, gamma = zf.alpha_gamma(filt)
-    said = shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
-    assert said == f"zerocross.GradientFilter(params, alpha={alpha:.8g}, gamma={gamma:.8g})"
+    output = shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
+    assert output == f"zerocross.GradientFilter(params, alpha={alpha:.8g}, gamma={gamma:.8g})"
     assert figure(shown, "window") == f"{zf.window(filt):,.0f}"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [((0.1, 0.9, 0.0), "every gradient is remembered"), ((1.0, 0.9, 0.1), "the poles are complex")],
     ids=["integrator", "complex"],
 )
-def test_filters_that_no_two_averages_are(shown: Chromium, settings: tuple[float, float, float], said: str) -> None:
+def test_filters_that_are_not_two_averages(shown: Chromium, settings: tuple[float, float, float], message: str) -> None:
     choose(shown, "sgd")
     for name, value in zip(("lr", "momentum", "weightDecay"), settings, strict=True):
         type_in(shown, name, value)
-    assert said in shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
+    assert message in shown.run("""document.querySelector('[data-role="same-signs"]').textContent""")
     lr, momentum, decay = settings
     window = zf.window(zf.from_sgd(lr, momentum, decay))
     assert figure(shown, "window") == (f"{window:,.0f}" if math.isfinite(window) else "infinite")
     assert math.isfinite(curve(shown, "frequency")[1].sum())
 
 
-def test_a_value_out_of_range_is_brought_into_it(shown: Chromium) -> None:
+def test_a_value_out_of_range_is_clamped(shown: Chromium) -> None:
     choose(shown, "filter")
     type_in(shown, "alpha", 7)
     assert shown.run("explorer.values.alpha") == 1
@@ -238,7 +238,7 @@ def test_a_legend_hides_its_curve(shown: Chromium) -> None:
     assert shown.run(drawn) == ["spread", "filter", "a <b>bold</b> name"]
 
 
-# Of every element with text of its own: contrast with what is behind it, size, and whether it is cut off at the right.
+# For every element with its own text: contrast with the background, size, and whether it is cut off at the right.
 _READABLE = """(() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
   const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -267,7 +267,7 @@ _READABLE = """(() => {
 
 
 @pytest.mark.parametrize(("width", "light"), WIDTHS_AND_LIGHTS)
-def test_the_page_can_be_read(shown: Chromium, width: int, light: str) -> None:
+def test_the_page_is_legible(shown: Chromium, width: int, light: str) -> None:
     shown.look(width, light)
     assert shown.run("document.documentElement.scrollWidth") <= width
     assert shown.run(_READABLE) == []
@@ -277,13 +277,13 @@ def test_the_page_can_be_read(shown: Chromium, width: int, light: str) -> None:
     assert len(widths) == 8
     assert all(200 < each <= width for each in widths)
     paper = shown.run("document.querySelector('.chart').layout.paper_bgcolor")
-    assert paper == {"light": "#ffffff", "dark": "#171b20"}[light]  # charts follow the reader's light
+    assert paper == {"light": "#ffffff", "dark": "#171b20"}[light]  # charts follow the colour scheme
 
 
-def test_nothing_complained_and_nothing_was_fetched(shown: Chromium) -> None:
-    """Since the page was opened: in this test at least, and in all before it."""
+def test_there_are_no_errors_and_no_requests(shown: Chromium) -> None:
+    """Since the page was opened: in this test, and in all tests before it."""
     choose(shown, "sgd")
     type_in(shown, "momentum", 0.5)
     shown.look(400, "dark")
-    assert shown.complaints() == []
+    assert shown.errors_and_warnings() == []
     assert shown.requests() == []

@@ -1,4 +1,4 @@
-"""What the page is made of: which files are read, what is shown of them, and that no text becomes markup."""
+"""The content of the page: which files are read, what is shown, and that no text becomes markup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerocross.report.sections import section
 
 
 class Text(HTMLParser):
-    """The text of a page by element id, and the elements that were left open."""
+    """The text of a page by element id, and the elements that were not closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -49,13 +49,13 @@ def html(page: Path) -> str:
 
 
 def embedded(html: str, name: str) -> Any:
-    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)
-    assert found
-    return json.loads(found[1])
+    result = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)
+    assert result
+    return json.loads(result[1])
 
 
 def between(html: str, start: str) -> str:
-    """One section of the page."""
+    """Return one section of the page."""
     return html[html.index(f'<section id="{start}"') :].partition("</section>")[0]
 
 
@@ -63,14 +63,14 @@ def between(html: str, start: str) -> str:
 
 
 def test_the_largest_scale_of_each_artefact_is_read_and_figures_come_first(results: Path) -> None:
-    found = read(results)
-    assert [(each["name"], each["scale"]) for each in found.artefacts] == [
+    result = read(results)
+    assert [(each["name"], each["scale"]) for each in result.artefacts] == [
         ("fig2", "reduced"),
         ("fig5", "reduced"),
         ("table9", "odd"),
     ]
-    assert [each["name"] for each in found.comparisons] == ["compare-digits-2epochs"]
-    assert [line.partition(":")[0] for line in found.left_out] == ["broken.json", "fig5-smoke.json"]
+    assert [each["name"] for each in result.comparisons] == ["compare-digits-2epochs"]
+    assert [line.partition(":")[0] for line in result.left_out] == ["broken.json", "fig5-smoke.json"]
 
 
 def test_figures_are_ordered_by_number(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_figures_are_ordered_by_number(tmp_path: Path) -> None:
     assert [each["name"] for each in read(tmp_path).artefacts] == ["fig9", "fig10", "table1", "appendix"]
 
 
-def test_file_that_cannot_be_shown_is_left_out_and_the_others_stay(results: Path, tmp_path: Path) -> None:
+def test_invalid_files_are_left_out_and_the_others_shown(results: Path, tmp_path: Path) -> None:
     whole = json.loads((results / "compare-digits-2epochs.json").read_text(encoding="utf-8"))
     method = next(iter(whole["methods"]))
     spoilt: dict[str, Any] = {
@@ -92,17 +92,17 @@ def test_file_that_cannot_be_shown_is_left_out_and_the_others_stay(results: Path
         (tmp_path / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
     (tmp_path / "whole.json").write_text(json.dumps(whole), encoding="utf-8")
     (tmp_path / "fig9.json").write_text(json.dumps({"name": "fig9", "scale": "smoke", "claims": []}), encoding="utf-8")
-    found = read(tmp_path)
-    assert [each["name"] for each in found.comparisons] == ["whole"]
-    assert [each["name"] for each in found.artefacts] == ["fig9"]
-    assert [line.partition(": cannot be shown (")[0] for line in found.left_out] == [
+    result = read(tmp_path)
+    assert [each["name"] for each in result.comparisons] == ["whole"]
+    assert [each["name"] for each in result.artefacts] == ["fig9"]
+    assert [line.partition(": cannot be shown (")[0] for line in result.left_out] == [
         f"{n}.json" for n in sorted(spoilt)
     ]
-    assert 'id="whole"' in build(found)
+    assert 'id="whole"' in build(result)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "empty folder"])
-def test_nothing_to_report_is_said_with_the_way_out(tmp_path: Path, there: bool) -> None:
+def test_an_empty_folder_gives_an_error_with_a_hint(tmp_path: Path, there: bool) -> None:
     with pytest.raises(FileNotFoundError, match="zerocross reproduce"):
         read(tmp_path if there else tmp_path / "none")
 
@@ -110,7 +110,7 @@ def test_nothing_to_report_is_said_with_the_way_out(tmp_path: Path, there: bool)
 # ---- the page
 
 
-def test_the_page_is_well_formed_and_its_links_lead_somewhere(html: str) -> None:
+def test_the_page_is_well_formed_and_its_links_are_valid(html: str) -> None:
     page = Text(html)
     assert not page.open
     assert len(set(page.ids)) == len(page.ids)
@@ -118,7 +118,7 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere(html: str) -> None
     assert len(html.encode()) < 6e6
 
 
-def test_the_page_refers_to_nothing_outside(html: str) -> None:
+def test_the_page_is_self_contained(html: str) -> None:
     assert not re.search(r'<(script|img|link|iframe)[^>]+(src|href)="(?!data:)', html)
     assert "default-src 'none'" in html
 
@@ -127,12 +127,10 @@ def test_texts_never_become_markup(html: str) -> None:
     assert "a &lt; b &amp; c" in html
     assert "<td>&lt;i&gt;x&lt;/i&gt;</td>" in html
     assert "<b>bold</b>" not in html
-    assert (
-        embedded(html, "panels")[0]["curves"][1]["label"] == "a <b>bold</b> name"
-    )  # Plotly gets it escaped, by charts.js
+    assert embedded(html, "panels")[0]["curves"][1]["label"] == "a <b>bold</b> name"  # charts.js escapes it for Plotly
 
 
-def test_claims_with_each_verdict_stand_in_the_summary(html: str) -> None:
+def test_the_summary_lists_claims_by_verdict(html: str) -> None:
     summary = between(html, "summary")
     assert [summary.count(words) for words in ("✓ holds", "✗ fails", "○ not judged")] == [
         2,
@@ -156,10 +154,10 @@ def test_a_section_shows_command_settings_table_and_runs(html: str) -> None:
         assert text in shown
 
 
-def test_panels_are_drawn_and_other_data_fall_back_to_the_picture(html: str) -> None:
+def test_panels_are_drawn_and_other_data_are_shown_as_a_picture(html: str) -> None:
     panels = embedded(html, "panels")
     assert [panel["title"] for panel in panels[:2]] == ["Accuracy", "By method"]
-    assert panels[0]["curves"][1]["mean"][4] is None  # nan is no JSON
+    assert panels[0]["curves"][1]["mean"][4] is None  # NaN is not valid JSON
     assert 'data-panel="0"' in between(html, "fig5")
     assert 'data-panel="1"' in between(html, "fig5")
     assert "data-panel" not in between(html, "fig2")
@@ -176,7 +174,7 @@ def test_panels_are_drawn_and_other_data_fall_back_to_the_picture(html: str) -> 
         {"tables": [{"rows": [[1, 2], 3]}, "x"], "trace": "gone"},
     ],
 )
-def test_data_of_any_form_is_passed_over(data: Any) -> None:
+def test_data_in_other_forms_are_ignored(data: Any) -> None:
     odd = {"name": "odd", "scale": "smoke", "claims": [None, {"holds": "maybe"}], "settings": 3, "data": data}
     panels: list[Any] = []
     assert "○ not judged" in section(odd, panels)
@@ -184,7 +182,7 @@ def test_data_of_any_form_is_passed_over(data: Any) -> None:
     build(Results((odd,), (), ()))
 
 
-def test_the_comparison_has_curves_a_table_and_what_failed(html: str) -> None:
+def test_the_comparison_has_curves_a_table_and_failures(html: str) -> None:
     shown = between(html, "compare-digits-2epochs")
     assert "bop, seed 0 failed: diverged" in shown
     assert re.search(r'<td>filter</td><td class="number">90\.50</td><td class="number">0\.71</td>', shown)
@@ -195,10 +193,10 @@ def test_the_comparison_has_curves_a_table_and_what_failed(html: str) -> None:
     ]
 
 
-def test_without_a_recorded_gradient_the_explorer_says_why(results: Path, html: str) -> None:
-    found = read(results)
-    without = build(Results(found.artefacts[1:], (), ()))
-    assert "No recorded gradient" in without
+def test_without_a_recorded_gradient_the_explorer_gives_the_reason(results: Path, html: str) -> None:
+    result = read(results)
+    without = build(Results(result.artefacts[1:], (), ()))
+    assert "None of these results has a recorded gradient" in without
     assert 'data-role="trace"' not in without
     assert 'data-role="trace"' in html
 
@@ -214,7 +212,7 @@ def test_without_a_recorded_gradient_the_explorer_says_why(results: Path, html: 
         ({"a": {}}, "a: "),
     ],
 )
-def test_values_in_words(value: Any, words: str) -> None:
+def test_values_as_text(value: Any, words: str) -> None:
     assert markup.text(value) == words
 
 
@@ -225,5 +223,5 @@ def test_durations(seconds: Any, words: str) -> None:
     assert markup.duration(seconds) == words
 
 
-def test_embedded_data_cannot_end_their_script() -> None:
+def test_embedded_data_cannot_end_the_script() -> None:
     assert "<" not in page.script_json(["</script><script>alert(1)</script>"])

@@ -1,4 +1,4 @@
-"""`zerocross bench inference`: what it prints, what it keeps, and what it refuses."""
+"""`zerocross bench inference`: printed tables, stored figures, and invalid options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = ((8, 16, 128),)
 
 
 @pytest.fixture(autouse=True)
-def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
@@ -36,7 +36,7 @@ def make_times() -> InferenceTimes:
     return InferenceTimes(3, (0.0, 0.0), limit, layer, [network(1, 0.005), network(2, 0.004)], footprints)
 
 
-def test_the_quick_run_prints_all_that_it_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_the_quick_run_prints_all_measurements(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inference, "measure_limit", lambda rounds: measure_limit(rounds, SMALL))
     assert run(["bench", "inference", "--quick", "--rounds", "1", "--threads", "1", "--out", "found.json"]) == 0
     text = capsys.readouterr().out
@@ -51,8 +51,8 @@ def test_the_quick_run_prints_all_that_it_measured(capsys: pytest.CaptureFixture
 
 
 def test_claims_compare_with_the_faster_rival():
-    found = {claim.text: (claim.value, claim.met) for claim in make_times().claims()}
-    assert found == {
+    result = {claim.text: (claim.value, claim.met) for claim in make_times().claims()}
+    assert result == {
         "product of bit matrices, share of the popcount limit": (pytest.approx(0.8), True),
         "256 -> 256 layer, x PyTorch's float convolution": (pytest.approx(10), True),
         "birealnet18, batch 1, one thread, x compiled float PyTorch": (pytest.approx(6), True),
@@ -61,7 +61,7 @@ def test_claims_compare_with_the_faster_rival():
     }
 
 
-def test_the_full_run_is_printed_and_kept(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_the_full_run_is_printed_and_stored(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inference, "measure", lambda *_, **__: make_times())
     assert run(["bench", "inference", "--out", "results/found.json"]) == 0
     text = capsys.readouterr().out
@@ -74,4 +74,4 @@ def test_the_full_run_is_printed_and_kept(capsys: pytest.CaptureFixture[str], mo
 
 def test_more_threads_than_processors_are_refused(capsys: pytest.CaptureFixture[str]):
     assert run(["bench", "inference", "--quick", "--threads", "100000"]) == 2
-    assert "--threads 100000: this machine offers" in capsys.readouterr().err
+    assert "--threads 100000: this machine has" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Small files that ask for much: refused by what was computed, before anything of it is taken."""
+"""Small files that would need much memory or time are refused before memory is allocated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zerocross.runtime.model import Model
 
 
 def wide_activation() -> Graph:
-    b = Builder(1, 8192, 8192)  # 256 MB, and 16 times as much where a pixel has 16 lanes
+    b = Builder(1, 8192, 8192)  # 256 MB, and 16 times as much when each pixel is padded to 16 channels
     return b.graph(b.add("global_avg_pool", b.add("relu", "x")))
 
 
@@ -45,7 +45,7 @@ def many_vectors() -> Graph:
     return b.graph(x)
 
 
-HUNGRY: dict[str, Callable[[], Graph]] = {
+LARGE: dict[str, Callable[[], Graph]] = {
     "an activation": wide_activation,
     "padding": far_padding,
     "groups": lambda: many_groups(binary=False),
@@ -55,35 +55,35 @@ HUNGRY: dict[str, Callable[[], Graph]] = {
 }
 
 
-@pytest.mark.parametrize("name", HUNGRY)
-def test_a_small_file_cannot_ask_for_much_memory(name: str):
-    graph = parse(serialize(HUNGRY[name]()))
+@pytest.mark.parametrize("name", LARGE)
+def test_a_small_file_cannot_request_much_memory(name: str):
+    graph = parse(serialize(LARGE[name]()))
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    with pytest.raises(ValueError, match=r"needs .* MiB of memory, and .* max_memory|sticks out"):
+    with pytest.raises(ValueError, match=r"needs .* MiB of memory; the limit .* max_memory|overlaps the border"):
         Model(graph, max_memory=100 << 20 if name == "vectors" else None)
     assert time.process_time() - began < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700_000, "KiB"
 
 
-def test_a_small_file_cannot_ask_for_much_time():
+def test_a_small_file_cannot_request_much_time():
     b = Builder(1, 1024, 1024)
     x = b.add("max_pool2d", "x", kernel=(1000, 1000), padding=(500, 500))
     with pytest.raises(ValueError, match="vector operations for one sample"):
         Model(b.graph(x))
 
 
-def test_more_memory_is_given_on_request():
+def test_max_memory_raises_the_limit():
     b = Builder(3, 8, 8)
     graph, batch = b.graph(b.conv(b.sign("x"), 5, (3, 3))), b.batch(2)
-    with pytest.raises(ValueError, match=r"pass a larger max_memory"):
+    with pytest.raises(ValueError, match=r"Pass a larger max_memory"):
         Model(graph, max_memory=1000)
-    with pytest.raises(ValueError, match=r"max_memory = 0"):
+    with pytest.raises(ValueError, match=r"max_memory is 0; it must be a positive number"):
         Model(graph, max_memory=0)
     np.testing.assert_array_equal(Model(graph, max_memory=1 << 20)(batch), interpret(graph, batch)[graph.output])
 
 
 @pytest.mark.parametrize("between", ["affine", "nothing"])
-def test_many_concatenations_behind_one_another(between: str):
+def test_many_nested_concatenations(between: str):
     b = Builder(16, 2, 2)
     x = b.add("relu", "x")
     for _ in range(400):
@@ -102,7 +102,7 @@ def test_branches_that_share_too_many_steps_are_refused():
 
 
 @pytest.mark.parametrize("limit", [np.iinfo(np.int32).min, np.iinfo(np.int32).max])
-def test_thresholds_that_are_all_the_same_extreme(limit: int):
+def test_thresholds_that_all_have_the_same_extreme_value(limit: int):
     b = Builder(20)
     vectors = {"threshold": np.full(5, limit, np.int32), "direction": np.full(5, -1, np.int8)}
     graph = b.graph(b.add("threshold", b.linear(b.sign("x"), 20, 5), tensors=vectors))

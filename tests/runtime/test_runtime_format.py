@@ -1,4 +1,4 @@
-"""The file of a packed network: there and back, and what is refused."""
+"""The file of a packed network: round trips, and files and graphs that are refused."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from zerocross.runtime.format import (
 from zerocross.runtime.preprocess import Audio, Preprocessing
 
 
-def test_a_network_comes_back_as_it_was(tmp_path: Path):
+def test_a_network_survives_a_round_trip(tmp_path: Path):
     write(tmp_path / "all.zcb", GRAPH)
-    found = read(tmp_path / "all.zcb")
-    assert [(n.op, n.inputs, n.output) for n in found.nodes] == [(n.op, n.inputs, n.output) for n in GRAPH.nodes]
-    for node, was in zip(found.nodes, GRAPH.nodes, strict=True):
-        assert {key: node.attrs[key] for key in was.attrs} == dict(was.attrs)
-        for role in was.tensors:
-            array, before = found.tensor(node, role), GRAPH.tensor(was, role)
+    result = read(tmp_path / "all.zcb")
+    assert [(n.op, n.inputs, n.output) for n in result.nodes] == [(n.op, n.inputs, n.output) for n in GRAPH.nodes]
+    for node, original in zip(result.nodes, GRAPH.nodes, strict=True):
+        assert {key: node.attrs[key] for key in original.attrs} == dict(original.attrs)
+        for role in original.tensors:
+            array, before = result.tensor(node, role), GRAPH.tensor(original, role)
             assert array is not None
             assert before is not None
             assert array.dtype == before.dtype
             assert array.tobytes() == before.tobytes()  # -0.0 stays -0.0
-    assert (found.input_size, found.output, found.classes) == (GRAPH.input_size, GRAPH.output, GRAPH.classes)
-    assert (found.preprocessing, found.provenance) == (GRAPH.preprocessing, GRAPH.provenance)
-    assert serialize(found) == DATA, "the same network, the same bytes"
+    assert (result.input_size, result.output, result.classes) == (GRAPH.input_size, GRAPH.output, GRAPH.classes)
+    assert (result.preprocessing, result.provenance) == (GRAPH.preprocessing, GRAPH.provenance)
+    assert serialize(result) == DATA, "the same network must give the same bytes"
 
 
 def test_reading_fills_in_every_default():
@@ -71,7 +71,7 @@ def test_weights_are_decoded():
     assert real_weight(graph, nodes["stem"]).dtype == np.float32
 
 
-def test_weights_as_bits_may_meet_real_inputs():
+def test_layers_with_real_inputs_may_have_binary_weights():
     nodes = (
         Node("input", (), "x"),
         Node("linear", ("x",), "y", {"shape": (3, 5)}, {"weight": "w", "weight_scale": "s"}),
@@ -81,7 +81,7 @@ def test_weights_as_bits_may_meet_real_inputs():
     assert (magnitude == np.abs(graph.tensors["y.weight_scale"])[:, None]).all()
 
 
-# ---- refused, with the reason
+# ---- invalid graphs and files are refused, with the reason
 
 
 def with_node(name: str, **fields: Any) -> Graph:
@@ -92,10 +92,10 @@ def with_tensor(key: str, array: np.ndarray) -> Graph:
     return replace(GRAPH, tensors={**GRAPH.tensors, key: array})
 
 
-WRONG: dict[str, tuple[Graph, str]] = {
+INVALID: dict[str, tuple[Graph, str]] = {
     "unknown op": (with_node("positive", op="tanh"), "op 'tanh' is unknown"),
     "unknown attribute": (with_node("positive", attrs={"size": 1}), "attribute 'size' is unknown; known: none"),
-    "missing attribute": (with_node("every", attrs={}), "its attribute 'stride' is missing"),
+    "missing attribute": (with_node("every", attrs={}), "attribute 'stride' is missing"),
     "boolean for a number": (with_node("pooled", attrs={"kernel": (True, 3)}), "it must be of type int"),
     "float for a number": (with_node("every", attrs={"stride": (2.0, 2)}), "it must be of type int"),
     "number for a pair": (with_node("every", attrs={"stride": 2}), "it must be 2 numbers"),
@@ -104,25 +104,25 @@ WRONG: dict[str, tuple[Graph, str]] = {
     "NaN bound": (with_node("clipped", attrs={"max": float("nan")}), "it must be within"),
     "crossed bounds": (with_node("clipped", attrs={"min": 3.0}), "min = 3.0 is above max = 1.0"),
     "unknown tensor role": (with_node("norm", tensors={"gain": "norm.scale"}), "tensor 'gain' is unknown"),
-    "missing tensor role": (with_node("norm", tensors={"scale": "norm.scale"}), "its tensor 'shift' is missing"),
+    "missing tensor role": (with_node("norm", tensors={"scale": "norm.scale"}), "tensor 'shift' is missing"),
     "tensor not in the file": (with_node("conv", tensors={"weight": "nowhere"}), "'nowhere' \\(weight\\) is not in"),
-    "input from later": (with_node("positive", inputs=("bent",)), "is not the output of a node before it"),
-    "input of itself": (with_node("positive", inputs=("positive",)), "is not the output of a node before it"),
-    "too many inputs": (with_node("positive", inputs=("stem", "stem")), "it has 2 inputs, and must have 1..1"),
+    "input from a later node": (with_node("positive", inputs=("bent",)), "is not the output of an earlier node"),
+    "input from itself": (with_node("positive", inputs=("positive",)), "is not the output of an earlier node"),
+    "too many inputs": (with_node("positive", inputs=("stem", "stem")), "has 2 inputs; it must have 1..1"),
     "one name twice": (with_node("positive", output="stem"), "two nodes are named 'stem'"),
-    "no name": (with_node("positive", output=""), "is no name"),
-    "second input": (with_node("positive", op="input", inputs=()), "one node 'input', and have it first"),
+    "no name": (with_node("positive", output=""), "is not a valid name"),
+    "second input": (with_node("positive", op="input", inputs=()), "exactly one 'input' node"),
     "no such output": (replace(GRAPH, output="y"), "output 'y' is not the output of a node"),
-    "idle node": (replace(GRAPH, output="head", classes=()), "is never used"),
-    "idle tensor": (with_tensor("more", vector(3)), "tensor 'more' is never used"),
+    "unused node": (replace(GRAPH, output="head", classes=()), "is never used"),
+    "unused tensor": (with_tensor("more", vector(3)), "tensor 'more' is never used"),
     "wrong length": (with_tensor("norm.scale", vector(5)), "scale is float32 of shape \\(5,\\)"),
     "wrong type": (with_tensor("norm.scale", np.ones(4)), "scale is float64"),
     "not finite": (with_tensor("norm.scale", np.array([1, 2, np.nan, 4], np.float32)), "not finite"),
     "bits of no weight": (with_tensor("conv.weight", np.full(19, 255, np.uint8)), "must be uint8 of shape \\(18,\\)"),
-    "direction of 0": (with_tensor("cut.direction", np.zeros(6, np.int8)), "-1 and \\+1 only"),
+    "direction of 0": (with_tensor("cut.direction", np.zeros(6, np.int8)), "only -1 and \\+1"),
     "scale for float16": (
         with_node("stem", tensors={"weight": "stem.weight", "weight_scale": "stem.bias"}),
-        "weight_scale is given for float16 weights",
+        "weight_scale must not be given for float16 weights",
     ),
     "int8 without scale": (with_node("head", tensors={"weight": "head.weight"}), "weight_scale is missing"),
     "channels that do not fit": (with_node("conv", attrs={"shape": (4, 3, 3, 3)}), "uint8 of shape \\(14,\\)"),
@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[Graph, str]] = {
         with_node("stem", attrs={"shape": (4, 1, 3, 3), "padding": (1 << 20, 1 << 20)}),
         "at most 67108864",
     ),
-    "huge channels": (with_node("padded", attrs={"after": 1 << 20}), "sizes must be 1.."),
+    "huge channels": (with_node("padded", attrs={"after": 1 << 20}), "sizes must be within 1.."),
     "padding of half a window": (with_node("pooled", attrs={"kernel": (2, 2), "padding": (2, 2)}), "more than half"),
     "sizes that cannot be added": (with_node("sum", inputs=("norm", "stem")), "cannot be added"),
     "sizes that cannot be joined": (with_node("both", inputs=("every", "stem")), "differ beyond their channels"),
@@ -156,9 +156,9 @@ WRONG: dict[str, tuple[Graph, str]] = {
         "std = 0.0 must be within",
     ),
     "resized below its size": (replace(GRAPH, preprocessing=Preprocessing("image", resize=7)), "resize = 7 must be"),
-    "a sound's recipe for images": (
+    "audio preprocessing for images": (
         replace(GRAPH, preprocessing=Preprocessing("logmel", audio=Audio(8000, 8000))),
-        "the recipe gives \\(40, 32\\)",
+        "clips become arrays of shape \\(40, 32\\)",
     ),
     "windows that do not span the clip": (
         replace(GRAPH, preprocessing=Preprocessing("logmel", audio=Audio(8000, 9000))),
@@ -167,16 +167,16 @@ WRONG: dict[str, tuple[Graph, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_could_not_be_read_is_not_written(name: str):
-    graph, reason = WRONG[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_a_graph_that_could_not_be_read_is_not_written(name: str):
+    graph, reason = INVALID[name]
     with pytest.raises(ValueError, match=reason):
         serialize(graph)
 
 
 def test_bits_beyond_the_last_weight_are_refused():
     nodes = (Node("input", (), "x"), Node("linear", ("x",), "y", {"shape": (1, 5)}, {"weight": "w"}))
-    with pytest.raises(ValueError, match="bits of weight that belong to no weight must be 0"):
+    with pytest.raises(ValueError, match="unused bits in the last byte of weight must be 0"):
         serialize(Graph(nodes, "y", (5,), {"w": np.array([32], np.uint8)}))
 
 
@@ -189,11 +189,11 @@ def test_every_shorter_and_every_longer_file_is_refused():
             parse(DATA + more)
 
 
-def test_other_files_are_called_what_they_are():
+def test_other_files_and_versions_are_refused_with_the_reason():
     header, network, tensors = opened(DATA)
     text = json.dumps(network).encode()
     for key, value, reason in (
-        ("format", "pt", "some other file"),
+        ("format", "pt", "a different kind of file"),
         ("version", "2", "its version is '2'; this program reads version 1"),
         ("version", None, "its version is None"),
         ("more", "text", "its metadata must be the texts"),
@@ -204,7 +204,7 @@ def test_other_files_are_called_what_they_are():
             parse(sealed(other, text, tensors))
 
 
-def test_a_flipped_bit_anywhere_is_noticed():
+def test_a_flipped_bit_anywhere_is_detected():
     for at in range(len(DATA)):
         damaged = bytearray(DATA)
         damaged[at] ^= 1
@@ -212,9 +212,9 @@ def test_a_flipped_bit_anywhere_is_noticed():
             parse(bytes(damaged))
 
 
-def test_the_error_names_the_file_and_a_missing_one_says_how_to_make_it(tmp_path: Path):
+def test_errors_name_the_file_and_the_command_that_creates_it(tmp_path: Path):
     (tmp_path / "bad.zcb").write_bytes(DATA[:-1])
-    with pytest.raises(ValueError, match=r"bad\.zcb is not a sound packed network"):
+    with pytest.raises(ValueError, match=r"bad\.zcb is not a valid packed network"):
         read(tmp_path / "bad.zcb")
     with pytest.raises(FileNotFoundError, match="zerocross pack"):
         read(tmp_path / "none.zcb")
@@ -236,7 +236,7 @@ def test_the_error_names_the_file_and_a_missing_one_says_how_to_make_it(tmp_path
     ],
     ids=["deep", "deep objects", "bomb", "long number", "long list", "null", "not UTF-8", "empty"],
 )
-def test_a_small_file_makes_no_large_network(network: bytes):
+def test_reading_a_small_file_takes_little_memory(network: bytes):
     header, _, tensors = opened(DATA)
     data = sealed(header, network, tensors)
     tracemalloc.start()
@@ -247,7 +247,7 @@ def test_a_small_file_makes_no_large_network(network: bytes):
     assert peak < 100e6
 
 
-def test_vectors_of_equal_numbers_take_no_room_in_the_file_and_little_in_memory():
+def test_vectors_of_equal_numbers_take_no_space_in_the_file_and_little_memory():
     header, network, tensors = opened(DATA)
     norm = next(row for row in network["nodes"] if row[1] == "norm")
     assert norm[4]["shift"] == [4, -0.0]

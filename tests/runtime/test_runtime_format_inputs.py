@@ -1,4 +1,4 @@
-"""From files to inputs, without torch: what a network gets from a file is what evaluation gives it."""
+"""Inputs from files, without torch: they are equal to those of evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def first_batch(dataset: Dataset, count: int) -> np.ndarray:
 
 
 def preprocessing_of(dataset: Dataset) -> Preprocessing:
-    """As a run folder keeps it, and a packed file gets it."""
+    """Return the preprocessing as a run folder stores it and a packed file receives it."""
     recipe = Preprocessing.from_json(json.loads(json.dumps(inputs_of(dataset).preprocessing)))
     assert recipe is not None
     recipe.check(dataset.input_size)
@@ -42,58 +42,58 @@ def saved_wave(path: Path, samples: np.ndarray, rate: int, width: int = 2, chann
     return path
 
 
-def test_digits_as_images_and_as_bytes_are_those_of_evaluation(tmp_path: Path):
+def test_digits_as_images_and_as_bytes_equal_those_of_evaluation(tmp_path: Path):
     dataset = data.load("digits")
-    wanted = first_batch(dataset, 6)
+    expected = first_batch(dataset, 6)
     pixels = dataset.evaluation.inputs[:6].numpy()  # type: ignore[attr-defined]
     recipe = preprocessing_of(dataset)
     np.save(tmp_path / "six.npy", pixels)
-    np.testing.assert_array_equal(read_input(tmp_path / "six.npy", recipe, (1, 8, 8)), wanted)
+    np.testing.assert_array_equal(read_input(tmp_path / "six.npy", recipe, (1, 8, 8)), expected)
     for index in range(6):
         Image.fromarray(pixels[index, 0]).save(tmp_path / "one.png")
-        np.testing.assert_array_equal(read_input(tmp_path / "one.png", recipe, (1, 8, 8))[0], wanted[index])
+        np.testing.assert_array_equal(read_input(tmp_path / "one.png", recipe, (1, 8, 8))[0], expected[index])
 
 
 @pytest.mark.data
-def test_cifar_images_are_those_of_evaluation(real_data: Path, tmp_path: Path):
+def test_cifar_images_equal_those_of_evaluation(real_data: Path, tmp_path: Path):
     dataset = data.load("cifar10", real_data)
-    wanted = first_batch(dataset, 4)
+    expected = first_batch(dataset, 4)
     for index in range(4):
         pixels = dataset.evaluation.inputs[index].numpy()  # type: ignore[attr-defined]
         Image.fromarray(pixels.transpose(1, 2, 0)).save(tmp_path / "one.png")
-        found = read_input(tmp_path / "one.png", preprocessing_of(dataset), dataset.input_size)
-        np.testing.assert_array_equal(found[0], wanted[index])
+        result = read_input(tmp_path / "one.png", preprocessing_of(dataset), dataset.input_size)
+        np.testing.assert_array_equal(result[0], expected[index])
 
 
 @pytest.mark.data
-def test_imagenet_files_are_those_of_evaluation(real_data: Path):
+def test_imagenet_files_equal_those_of_evaluation(real_data: Path):
     dataset = data.load("imagenet", real_data)
-    wanted = first_batch(dataset, 8)
-    for path, each in zip(dataset.evaluation.files[:8], wanted, strict=True):  # type: ignore[attr-defined]
-        found = read_input(path, preprocessing_of(dataset), dataset.input_size)
-        np.testing.assert_array_equal(found[0], each)
+    expected = first_batch(dataset, 8)
+    for path, each in zip(dataset.evaluation.files[:8], expected, strict=True):  # type: ignore[attr-defined]
+        result = read_input(path, preprocessing_of(dataset), dataset.input_size)
+        np.testing.assert_array_equal(result[0], each)
 
 
-def spoken() -> Dataset:
+def speech_dataset() -> Dataset:
     codes = torch.randint(0, 256, (20, 1, 40, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(20) % 2
     return from_tensors(codes, labels, codes, labels, name="spoken", preprocess=audio_preprocess("logmel"))
 
 
 @pytest.mark.parametrize("rate", [8000, 48000])
-def test_clips_are_those_of_evaluation(tmp_path: Path, rate: int):
+def test_clips_equal_those_of_evaluation(tmp_path: Path, rate: int):
     rng = np.random.default_rng(rate)
     for length in (0.3, 0.77, 1.0):
         signal = (rng.normal(size=int(length * rate)) * 8000).clip(-32768, 32767).astype(np.int16)
         path = saved_wave(tmp_path / "clip.wav", signal, rate)
-        recipe = preprocessing_of(spoken())
+        recipe = preprocessing_of(speech_dataset())
         codes = sound.log_mel(sound.centred([evaluated_clip(path)]))[:, None]
-        wanted = normalised(torch.from_numpy(codes), recipe.mean, recipe.std).numpy()
-        np.testing.assert_array_equal(read_input(path, recipe, (1, 40, 32)), wanted)
+        expected = normalised(torch.from_numpy(codes), recipe.mean, recipe.std).numpy()
+        np.testing.assert_array_equal(read_input(path, recipe, (1, 40, 32)), expected)
 
 
 @pytest.mark.data
-def test_real_clips_are_those_of_evaluation(real_data: Path):
+def test_real_clips_equal_those_of_evaluation(real_data: Path):
     recipe = Audio(sound.RATE, sound.SAMPLES)
     clips = sorted((real_data / "audiomnist" / "data").rglob("*.wav"))[:6]
     for path in clips:
@@ -103,32 +103,33 @@ def test_real_clips_are_those_of_evaluation(real_data: Path):
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_clips_of_every_width_and_channel_are_read_alike(tmp_path: Path, width: int):
+def test_clips_of_every_sample_width_are_read_as_in_evaluation(tmp_path: Path, width: int):
     rng = np.random.default_rng(width)
     raw = rng.integers(0, 256, (500, 2, width)).astype(np.uint8)
     path = saved_wave(tmp_path / "clip.wav", raw, 8000, width, 2)
-    found = read_clip(path, Audio(8000, 8000))
-    np.testing.assert_array_equal(found, sound.centred([evaluated_clip(path)])[0])
+    result = read_clip(path, Audio(8000, 8000))
+    np.testing.assert_array_equal(result, sound.centred([evaluated_clip(path)])[0])
 
 
 def test_waves_are_scaled_as_in_evaluation(tmp_path: Path):
-    signal = (np.random.default_rng(0).normal(size=8000) * 3000).astype(np.int16)  # a whole second: one place only
+    # A whole second, so that no padding is needed.
+    signal = (np.random.default_rng(0).normal(size=8000) * 3000).astype(np.int16)
     path = saved_wave(tmp_path / "clip.wav", signal, 8000)
     recipe = Preprocessing("wave", audio=Audio(8000, 8000))
     np.testing.assert_array_equal(read_input(path, recipe, (8000,)), sound.scaled([signal], [0]))
 
 
-def test_images_of_other_sizes_are_resized_and_cut(tmp_path: Path):
+def test_images_of_other_sizes_are_resized_and_cropped(tmp_path: Path):
     Image.new("RGB", (64, 48), (255, 0, 0)).save(tmp_path / "red.png")
     recipe = Preprocessing("image", resize=32)
-    found = read_input(tmp_path / "red.png", recipe, (3, 32, 32))
-    assert found.shape == (1, 3, 32, 32)
-    assert (found[0, 0] == 1).all()
-    assert (found[0, 1:] == 0).all()
+    result = read_input(tmp_path / "red.png", recipe, (3, 32, 32))
+    assert result.shape == (1, 3, 32, 32)
+    assert (result[0, 0] == 1).all()
+    assert (result[0, 1:] == 0).all()
     assert read_input(tmp_path / "red.png", recipe, (1, 32, 32)).shape == (1, 1, 32, 32)
 
 
-def test_floats_are_the_input_itself(tmp_path: Path):
+def test_floats_are_used_unchanged(tmp_path: Path):
     x = np.random.default_rng(0).normal(size=(2, 1, 8, 8))
     np.save(tmp_path / "x.npy", x)
     np.testing.assert_array_equal(read_input(tmp_path / "x.npy", None, (1, 8, 8)), x.astype(np.float32))
@@ -164,7 +165,7 @@ def test_arrays_that_do_not_fit_and_clips_that_are_too_long_are_refused(tmp_path
         (np.zeros((0, 1, 8, 8), np.float32), "has shape|is not a readable array"),
         (
             np.zeros((1, 8, 8), np.int64),
-            r"holds int64: it must hold floating-point numbers .* or uint8",
+            r"has dtype int64; it must be floating-point .* or uint8",
         ),
         (np.array([None, {}], dtype=object), "is not a readable array"),
     ):
@@ -172,7 +173,7 @@ def test_arrays_that_do_not_fit_and_clips_that_are_too_long_are_refused(tmp_path
         with pytest.raises(ValueError, match=reason):
             read_input(tmp_path / "x.npy", IMAGE, (1, 8, 8))
     np.save(tmp_path / "x.npy", np.zeros((1, 8, 8), np.uint8))
-    with pytest.raises(ValueError, match="does not say how it normalises"):
+    with pytest.raises(ValueError, match="has no preprocessing for bytes"):
         read_input(tmp_path / "x.npy", None, (1, 8, 8))
     huge = (
         np.lib.format.magic(1, 0)
@@ -184,7 +185,7 @@ def test_arrays_that_do_not_fit_and_clips_that_are_too_long_are_refused(tmp_path
     with pytest.raises(ValueError, match="is not a readable array"):
         read_input(tmp_path / "x.npy", IMAGE, (1, 8, 8))
     Image.new("L", (1, 3000)).save(tmp_path / "line.png")
-    with pytest.raises(ValueError, match="1 x 3000 pixels: too long to be resized"):
+    with pytest.raises(ValueError, match="1 x 3000 pixels: too elongated to be resized"):
         read_input(tmp_path / "line.png", IMAGE, (1, 8, 8))
     path = saved_wave(tmp_path / "long.wav", np.zeros(8001, np.int16), 8000)
     with pytest.raises(ValueError, match=r"lasts 1\.00 s; the network takes clips of at most 1 s"):
@@ -208,7 +209,7 @@ def test_sixteen_bits_keep_their_brightness(tmp_path: Path):
         np.testing.assert_array_equal(deep, plain)
     for kind in ("I", "F"):
         Image.fromarray(grey).convert(kind).save(tmp_path / "deep.tif")
-        with pytest.raises(ValueError, match="pixels of 32 bits"):
+        with pytest.raises(ValueError, match="32-bit pixels"):
             read_input(tmp_path / "deep.tif", RECIPE, (1, 4, 4))
 
 
@@ -218,12 +219,12 @@ def test_transparent_images_are_refused_and_opaque_ones_read(mode: str, tmp_path
     opaque = image.convert(mode)
     opaque.save(tmp_path / "opaque.png")
     image.convert("L").save(tmp_path / "plain.png")
-    wanted = read_input(tmp_path / "plain.png", RECIPE, (1, 4, 4))
-    np.testing.assert_array_equal(read_input(tmp_path / "opaque.png", RECIPE, (1, 4, 4)), wanted)
+    expected = read_input(tmp_path / "plain.png", RECIPE, (1, 4, 4))
+    np.testing.assert_array_equal(read_input(tmp_path / "opaque.png", RECIPE, (1, 4, 4)), expected)
     image.putpixel((1, 2), (0, 0, 0, 0))
     if mode == "P":
         opaque.save(tmp_path / "clear.png", transparency=opaque.getpixel((0, 0)))
     else:
         image.convert(mode).save(tmp_path / "clear.png")
-    with pytest.raises(ValueError, match=r"clear.png is transparent in places: save it on a background"):
+    with pytest.raises(ValueError, match=r"clear.png is partly transparent: save it on a background"):
         read_input(tmp_path / "clear.png", RECIPE, (1, 4, 4))

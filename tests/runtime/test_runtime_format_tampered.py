@@ -1,4 +1,4 @@
-"""Files of packed networks that were tampered with are read or refused."""
+"""Packed files that were tampered with are either read or refused."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ ODD = (
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a JSON value."""
-    found = []
+    """Return every (container, key) of a JSON value."""
+    results = []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in list(items):
-        found.append((value, key))
-        found += places(child)
-    return found
+        results.append((value, key))
+        results += places(child)
+    return results
 
 
 def tampered(rng: random.Random) -> bytes:
-    """A file changed at random: its bytes, or, under a checksum that is right, its header, network or tensors."""
+    """Return a randomly changed file: raw bytes, or header, network or tensors with a valid checksum."""
     kind = rng.choice(("bytes", "header", "network", "numbers", "tensors"))
     if kind == "bytes":
         data = bytearray(DATA)
@@ -90,7 +90,7 @@ def _change_json(value: Any, rng: random.Random) -> None:
 
 
 def survives(seed: int) -> bool:
-    """Whether a tampered file is read; if so, what was read is a network that can be written and read again."""
+    """Return True if a tampered file is read; check that such a network can be written and read again."""
     data = tampered(random.Random(seed))
     try:
         graph = parse(data)
@@ -106,7 +106,7 @@ def test_a_file_that_was_tampered_with_is_read_or_refused(seed: int):
     survives(seed)
 
 
-def test_some_tampered_files_are_sound_ones_and_most_are_not():
+def test_some_tampered_files_are_valid_and_most_are_not():
     read_back = sum(survives(seed) for seed in range(600))
     assert 60 <= read_back <= 300, "a fuzzer that only ever sees one answer tests nothing"
 

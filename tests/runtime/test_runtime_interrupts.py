@@ -1,4 +1,4 @@
-"""Ctrl-C, forks and a new number of threads at any moment: the next call is as good as the first."""
+"""After Ctrl-C, a fork or a new number of threads at any moment, the next call gives correct results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerocross.runtime.thread_pool import processors
 
 pytestmark = [
     pytest.mark.skipif(processors() < 2, reason="needs two processors"),
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="no signals and forks here"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork"),
 ]
 
 START = """
@@ -31,7 +31,7 @@ def network(depth, size=8):
 def interrupt(number, frame):
     raise KeyboardInterrupt
 
-def threads_of_dropped_teams_end():
+def threads_of_dropped_pools_end():
     over = time.perf_counter() + 60
     while threading.active_count() > 2:
         assert time.perf_counter() < over, threading.enumerate()
@@ -60,12 +60,12 @@ for _ in range({trials}):
     for size in sizes:
         assert np.array_equal(model(x[:size]), whole[:size])
 assert caught == {trials}
-threads_of_dropped_teams_end()
+threads_of_dropped_pools_end()
 time.sleep(0.1)
 began = time.process_time()
 time.sleep(0.5)
-assert time.process_time() - began < 0.1, "nobody is to look out for work for half a second"
-print("sound")
+assert time.process_time() - began < 0.1, "idle threads must not poll for half a second"
+print("passed")
 """
 
 EVERYWHERE = """
@@ -75,7 +75,7 @@ import zerocross.runtime
 ours = str(Path(zerocross.runtime.__file__).parent)
 
 class Interrupt:
-    "Raise KeyboardInterrupt before the instruction number `at` of our own Python code, or of the threads' library."
+    "Raise KeyboardInterrupt before instruction number `at` of the runtime's Python code or of the threading module."
 
     def __init__(self, at):
         self.left = at
@@ -115,8 +115,8 @@ for new in {new}:
         at += {step} if new else 1
     assert at > 20
 gc.collect()
-threads_of_dropped_teams_end()
-print("sound")
+threads_of_dropped_pools_end()
+print("passed")
 """
 
 LONG = """
@@ -133,21 +133,21 @@ for threads in (1, 2):
         pass
     assert time.perf_counter() - began < 5, time.perf_counter() - began
     assert np.array_equal(model(x[:3]), wanted)
-print("sound")
+print("passed")
 """
 
 NEW_THREADS = """
 b, graph = network(1, size=2)
 model, x = Model(graph), b.batch(6)
 whole = model(x)
-wrong, over = [], time.perf_counter() + {seconds}
+errors, over = [], time.perf_counter() + {seconds}
 
 def call():
     while time.perf_counter() < over:
         try:
             assert np.array_equal(model(x), whole)
         except Exception as error:
-            wrong.append(repr(error))
+            errors.append(repr(error))
 
 callers = [threading.Thread(target=call) for _ in range(2)]
 for caller in callers:
@@ -156,9 +156,9 @@ while time.perf_counter() < over:
     model.threads = random.choice([1, 2])
 for caller in callers:
     caller.join()
-assert not wrong, wrong[:3]
+assert not errors, errors[:3]
 assert np.array_equal(model(x), whole)
-print("sound")
+print("passed")
 """
 
 FORK = """
@@ -182,54 +182,54 @@ for _ in range({trials}):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 over = True
 caller.join()
-print("sound")
+print("passed")
 """
 
 
-def check_elsewhere(code: str, timeout: float = 120) -> None:
+def run_in_new_process(code: str, timeout: float = 120) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", START + code], env=env, capture_output=True, text=True, check=False, timeout=timeout
     )
-    assert (done.returncode, done.stdout) == (0, "sound\n"), done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == (0, "passed\n"), done.stdout + done.stderr
 
 
 def test_a_call_after_ctrl_c():
-    check_elsewhere(CTRL_C.format(seed=0, trials=10))
+    run_in_new_process(CTRL_C.format(seed=0, trials=10))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_call_after_a_hundred_times_ctrl_c(seed: int):
-    check_elsewhere(CTRL_C.format(seed=seed, trials=100))
+    run_in_new_process(CTRL_C.format(seed=seed, trials=100))
 
 
 def test_a_call_after_an_interrupt_at_any_instruction():
-    check_elsewhere(EVERYWHERE.format(new=(False,), step=1))
+    run_in_new_process(EVERYWHERE.format(new=(False,), step=1))
 
 
 @pytest.mark.slow
 def test_a_call_after_an_interrupt_at_any_instruction_of_a_first_call():
-    check_elsewhere(EVERYWHERE.format(new=(False, True), step=7))
+    run_in_new_process(EVERYWHERE.format(new=(False, True), step=7))
 
 
 def test_ctrl_c_ends_a_long_call():
-    check_elsewhere(LONG)
+    run_in_new_process(LONG)
 
 
 def test_the_number_of_threads_is_set_while_calls_run():
-    check_elsewhere(NEW_THREADS.format(seconds=0.5))
+    run_in_new_process(NEW_THREADS.format(seconds=0.5))
 
 
 @pytest.mark.slow
 def test_the_number_of_threads_is_set_again_and_again_while_calls_run():
-    check_elsewhere(NEW_THREADS.format(seconds=10))
+    run_in_new_process(NEW_THREADS.format(seconds=10))
 
 
 def test_a_fork_while_another_thread_is_inside_a_call():
-    check_elsewhere(FORK.format(trials=3))
+    run_in_new_process(FORK.format(trials=3))
 
 
 @pytest.mark.slow
 def test_twenty_forks_while_another_thread_is_inside_a_call():
-    check_elsewhere(FORK.format(trials=20))
+    run_in_new_process(FORK.format(trials=20))

@@ -1,4 +1,4 @@
-"""A sample's result depends on that sample alone, whatever its neighbours hold and earlier calls left behind."""
+"""The result of a sample depends on that sample alone, not on other samples of the batch or on earlier calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BAD = np.array([np.nan, np.inf, -np.inf, 3e38], np.float32)
 
 
 def residual(channels: int = 3) -> tuple[Builder, Graph]:
-    """Three values of one shape, whose buffers share memory, and a convolution that reads whole pixels of the last."""
+    """Build three values of one shape, whose buffers share memory, and a convolution that reads the last one."""
     b = Builder(channels, 7, 7)
     x = "x"
     for _ in range(2):
@@ -24,30 +24,30 @@ def residual(channels: int = 3) -> tuple[Builder, Graph]:
     return b, b.graph(b.add("global_avg_pool", b.conv(x, 4, (3, 3), binary=False)))
 
 
-def test_a_second_call_gives_what_the_first_gave():
+def test_repeated_calls_give_the_same_results():
     builder, graph = residual()
     model, x = Model(graph), builder.batch(9)
-    wanted = interpret(graph, x)[graph.output]
+    expected = interpret(graph, x)[graph.output]
     for _ in range(3):
-        np.testing.assert_allclose(model(x), wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("channels", [3, 16, 17])
 @pytest.mark.parametrize("bad", BAD)
-def test_a_neighbour_changes_nothing(channels: int, bad: np.float32):
+def test_other_samples_of_the_batch_do_not_matter(channels: int, bad: np.float32):
     builder, graph = residual(channels)
     model, x = Model(graph), builder.batch(5)
-    wanted = model(x)
-    for place in range(5):
+    expected = model(x)
+    for index in range(5):
         spoilt = x.copy()
-        spoilt[place] = bad
-        others = np.arange(5) != place
-        np.testing.assert_array_equal(model(spoilt)[others], wanted[others])
-        np.testing.assert_array_equal(model(x), wanted)
+        spoilt[index] = bad
+        others = np.arange(5) != index
+        np.testing.assert_array_equal(model(spoilt)[others], expected[others])
+        np.testing.assert_array_equal(model(x), expected)
 
 
-def test_numbers_beyond_the_last_channel_stay_zero():
-    """Windows outside of the image make every lane -inf; relu makes 0 of it in each channel."""
+def test_padding_after_the_last_channel_stays_zero():
+    """Windows outside the image fill every lane with -inf, which relu turns into 0."""
     b = Builder(3, 2, 4)
     pooled = b.add("max_pool2d", "x", kernel=(2, 1), padding=(1, 0), dilation=(3, 1))
     scaled = b.add("affine", pooled, tensors={"scale": np.ones(3, np.float32), "shift": b.reals(3)})
@@ -66,7 +66,7 @@ def test_an_infinite_input_reaches_no_lane_beyond_the_last_channel():
 
 
 def close_to_twin(graph: Graph, x: np.ndarray, result: np.ndarray) -> bool:
-    """Compare with the naive twin, unless the sign of a sum hangs on its rounding; whether there was a comparison."""
+    """Compare with the naive twin unless a sign depends on rounding; return True if they were compared."""
     with np.errstate(all="ignore"):
         values = interpret(graph, x)
     largest = max(float(np.abs(value[np.isfinite(value)]).max(initial=1)) for value in values.values())
@@ -82,7 +82,7 @@ def close_to_twin(graph: Graph, x: np.ndarray, result: np.ndarray) -> bool:
 
 
 def survives_neighbours(seed: int) -> bool:
-    """Call a random graph with uneven batches of good and bad samples; whether it was compared with its twin."""
+    """Call a random graph with batches of good and bad samples; return True if it was compared with its twin."""
     rng, random = np.random.default_rng(seed), RandomGraph(seed)
     graph = random.graph()
     good = random.builder.batch(11)
@@ -101,7 +101,7 @@ def survives_neighbours(seed: int) -> bool:
 
 def test_random_graphs_with_bad_neighbours():
     compared = sum(survives_neighbours(seed) for seed in range(40))
-    assert compared > 20, "a sample of graphs of which most depend on rounding tests nothing"
+    assert compared > 20, "if most graphs depend on rounding, little is tested"
 
 
 @pytest.mark.slow

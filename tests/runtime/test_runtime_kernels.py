@@ -1,4 +1,4 @@
-"""Every kernel beside its naive twin, over shapes that fit nothing: integers to the bit, real sums to rounding."""
+"""Every kernel against its naive twin, over odd shapes: integers are bit-exact, real sums equal up to rounding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_product_of_bits_is_the_product_of_their_signs(rows: int, words: int, 
 
 def test_a_product_refuses_other_matrices():
     matrix = BitMatrix(np.zeros((3, 2), np.uint64))
-    with pytest.raises(ValueError, match=r"float64 of shape \(4, 2\): it must be uint64 of shape \(rows, 2\)"):
+    with pytest.raises(ValueError, match=r"float64 of shape \(4, 2\); it must be uint64 of shape \(rows, 2\)"):
         matrix.product(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="rows, 2"):
         matrix.product(np.zeros((4, 3), np.uint64))
@@ -108,37 +108,38 @@ def test_real_convolution(conv: dict[str, Any], bias: bool):
 
 @settings(max_examples=30)
 @given(conv=convolutions())
-def test_real_convolution_of_what_another_layer_gave(conv: dict[str, Any]):
+def test_real_convolution_of_the_output_of_another_layer(conv: dict[str, Any]):
     b = Builder(*conv["size"], seed=conv["seed"])
     close(b, b.conv(b.add("relu", "x"), conv["outputs"], conv["kernel"], binary=False, **conv["attrs"]))
 
 
 @settings(max_examples=100)
 @given(conv=convolutions(), bias=st.booleans(), inner=st.booleans())
-def test_convolution_of_bytes_is_that_of_integers_to_the_bit(conv: dict[str, Any], bias: bool, inner: bool):
+def test_convolution_of_bytes_is_bit_exact(conv: dict[str, Any], bias: bool, inner: bool):
     b = Builder(*conv["size"], seed=conv["seed"])
     conv["attrs"]["groups"] = 1
-    x = b.add("relu", "x") if inner else "x"  # from memory of our own, or from the caller's
+    x = b.add("relu", "x") if inner else "x"  # input in the runtime's own memory, or in the caller's
     equal(b, b.byte_conv(x, conv["outputs"], conv["kernel"], bias=bias, **conv["attrs"]), images=3)
 
 
 @settings(max_examples=30)
 @given(features=st.integers(1, 300), outputs=st.integers(1, 40), images=st.integers(1, 20), seed=st.integers(0, 99))
-def test_linear_layer_of_bytes_is_that_of_integers_to_the_bit(features: int, outputs: int, images: int, seed: int):
+def test_linear_layer_of_bytes_is_bit_exact(features: int, outputs: int, images: int, seed: int):
     b = Builder(features, seed=seed)
     equal(b, b.byte_linear("x", features, outputs), images)
 
 
-@pytest.mark.parametrize(("number", "wanted"), [(np.nan, "nan"), (np.inf, "nan"), (1e-38, "bias"), (0.0, "bias")])
-def test_what_cannot_become_bytes(number: float, wanted: str):
+@pytest.mark.parametrize(("number", "expected"), [(np.nan, "nan"), (np.inf, "nan"), (1e-38, "bias"), (0.0, "bias")])
+def test_numbers_that_cannot_be_quantized(number: float, expected: str):
     b = Builder(2, 4, 4)
     graph = b.graph(b.byte_conv("x", 5, (3, 3), bias=True, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1))
     x = np.zeros((2, 2, 4, 4), np.float32)
     x[1, 0, 2, 3] = number
     y = Model(graph)(x)
     bias = graph.tensors[graph.nodes[-1].tensors["bias"]]
-    np.testing.assert_array_equal(y[0], np.broadcast_to(bias[:, None, None], y[0].shape))  # of its own image alone
-    if wanted == "nan":
+    # The other image is unaffected.
+    np.testing.assert_array_equal(y[0], np.broadcast_to(bias[:, None, None], y[0].shape))
+    if expected == "nan":
         assert np.isnan(y[1]).all()
     else:
         np.testing.assert_array_equal(y[1], y[0])
@@ -193,10 +194,10 @@ def test_maximum_and_average_keep_nan():
         graph = b.graph(b.add(op, "x", kernel=(2, 2), stride=(2, 2)))
         x = b.batch(1)
         x[0, 1, 0, 1] = x[0, 2, 3, 2] = np.nan
-        wrong = np.isnan(Model(graph)(x))
-        assert wrong[0, 1, 0, 0]
-        assert wrong[0, 2, 1, 1]
-        assert wrong.sum() == 2
+        is_nan = np.isnan(Model(graph)(x))
+        assert is_nan[0, 1, 0, 0]
+        assert is_nan[0, 2, 1, 1]
+        assert is_nan.sum() == 2
 
 
 @settings(max_examples=30)

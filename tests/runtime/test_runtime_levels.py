@@ -1,4 +1,4 @@
-"""Code for every level of processors that runs here computes what the naive twin computes; each in its own process."""
+"""The code for each supported processor level computes the same as the naive twin; each runs in its own process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ print("the same")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [level.name for level in target.LEVELS])
-def test_a_level_computes_what_the_twin_computes(level: str):
+def test_a_level_equals_the_naive_twin(level: str):
     if missing := target.level_named(level, here=False).missing():
         pytest.skip(f"this processor lacks {', '.join(missing)}")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -55,7 +55,7 @@ def test_a_level_computes_what_the_twin_computes(level: str):
     assert done.stdout.endswith("the same\n"), done.stderr
 
 
-def test_levels_are_named_and_refused(monkeypatch: pytest.MonkeyPatch):
+def test_unknown_and_unsupported_levels_are_refused(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ValueError, match="level = 'sse9': it must be one of avx512, avx2, portable"):
         native.use_level("sse9")
     monkeypatch.setattr(target.llvm, "get_host_cpu_features", lambda: {"avx2": True})
@@ -64,7 +64,7 @@ def test_levels_are_named_and_refused(monkeypatch: pytest.MonkeyPatch):
     assert target.best_level().name == "portable"
 
 
-def test_a_level_is_chosen_before_code_is_loaded():
+def test_a_level_must_be_chosen_before_code_is_loaded():
     native.load_run(str)
     with pytest.raises(RuntimeError, match="choose a level before the first network"):
         native.use_level("portable")

@@ -1,4 +1,4 @@
-"""Whole graphs: what is fused, where results are stored, batches, threads, and what a user can do wrong."""
+"""Whole graphs: fusion, memory, batches, threads and invalid inputs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bireal(width: int, shortcut: str) -> tuple[Builder, Graph]:
 
 
 def react(width: int) -> tuple[Builder, Graph]:
-    """Two branches over the same signs, concatenated, as ReActNet widens."""
+    """Build two branches over the same signs, concatenated, as in ReActNet."""
     b = Builder(3, 8, 8)
     x = b.affine(b.conv("x", width, (3, 3), binary=False, padding=(1, 1), stride=(2, 2)))
     for _ in range(2):
@@ -70,7 +70,7 @@ def react(width: int) -> tuple[Builder, Graph]:
 
 
 def thresholds() -> tuple[Builder, Graph]:
-    """Sums straight to bits, a pool of sums, and bits that are flattened."""
+    """Build a network with thresholds of sums, pooled sums and flattened bits."""
     b = Builder(2, 8, 8)
     bits = b.sign(b.conv("x", 24, (3, 3), binary=False, padding=(1, 1)))
     bits = b.threshold(b.add("max_pool2d", b.conv(bits, 40, (3, 3), padding=(1, 1)), kernel=(2, 2), stride=(2, 2)))
@@ -96,7 +96,7 @@ def test_a_network_equals_its_naive_twin(name: str):
     np.testing.assert_allclose(Model(graph)(x), interpret(graph, x)[graph.output], rtol=1e-5, atol=1e-4)
 
 
-def test_shortcuts_that_do_not_end_on_panels():
+def test_concatenations_that_are_not_aligned_to_panels():
     b = Builder(5, 4, 4)
     x = b.affine("x")
     parts = [b.affine(b.conv(b.sign(x), width, (1, 1))) for width in (7, 16, 9)]
@@ -115,8 +115,8 @@ def test_channels_around_bare_sums_are_zero(around: tuple[int, int]):
     np.testing.assert_array_equal(Model(graph)(batch), interpret(graph, batch)[output])
 
 
-def test_nothing_is_written_over_before_it_is_read():
-    """Windows that overlap, so that a result in the place of its input would be wrong."""
+def test_nothing_is_overwritten_before_it_is_read():
+    """Windows overlap, so that a result written over its input would be wrong."""
     b = Builder(16, 7, 7)
     x = b.add("relu", "x")
     for _ in range(4):
@@ -128,7 +128,7 @@ def test_nothing_is_written_over_before_it_is_read():
 
 
 def test_values_with_several_users():
-    """Two signs of one value, a value that is used before and after its activation, an output that is also used."""
+    """One value has two signs, and one is used both before and after its activation."""
     b = Builder(18, 5, 5)
     value = b.affine(b.conv(b.sign("x"), 18, (3, 3), padding=(1, 1)))
     one, two = (b.conv(b.sign(value, shifted=shifted), 18, (1, 1)) for shifted in (False, True))
@@ -140,7 +140,7 @@ def test_values_with_several_users():
 
 
 @pytest.mark.parametrize("op", ["sign", "relu", "flatten", "input"])
-def test_graphs_of_next_to_nothing(op: str):
+def test_trivial_graphs(op: str):
     b = Builder(3, 4, 5)
     output = "x" if op == "input" else b.sign("x") if op == "sign" else b.add(op, "x")
     graph, batch = b.graph(output), b.batch(3)
@@ -159,7 +159,7 @@ def test_flattening_a_single_pixel_moves_nothing(binary: bool):
 
 
 def test_a_block_is_one_pass():
-    """sign, convolution, batch norm, shortcut, activation and the next sign are one group."""
+    """Sign, convolution, batch norm, shortcut, activation and the next sign form one group."""
     b = Builder(32, 6, 6)
     x = b.affine("x")
     for _ in range(3):
@@ -171,7 +171,7 @@ def test_a_block_is_one_pass():
     assert all(group.real for group in groups)
 
 
-def test_both_branches_of_a_concatenation_take_what_follows_it():
+def test_both_branches_of_a_concatenation_include_the_nodes_after_it():
     _, graph = react(16)
     groups = fuse(*simplify(graph))
     assert "concat" not in {group.op for group in groups}
@@ -204,14 +204,14 @@ def test_results_do_not_depend_on_threads(name: str):
 def test_an_input_may_be_read_only():
     builder, graph = bireal(16, "pool")
     model, x = Model(graph), builder.batch(2)
-    wanted = model(x)
+    expected = model(x)
     x.flags.writeable = False
-    np.testing.assert_array_equal(model(x), wanted)
+    np.testing.assert_array_equal(model(x), expected)
 
 
-def test_more_threads_than_processors_or_images_meet_at_every_step(monkeypatch: pytest.MonkeyPatch):
+def test_more_threads_than_processors_or_images(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runtime_model, "processors", lambda: 4)
-    monkeypatch.setattr(thread_pool, "SHORT", -1.0)  # no job is too short to wait for others
+    monkeypatch.setattr(thread_pool, "SHORT", -1.0)  # wait for other threads even in the shortest job
     builder, graph = bireal(16, "pool")
     alone, together, x = Model(graph), Model(graph, threads=4), builder.batch(5)
     whole = alone(x)
@@ -225,7 +225,7 @@ def test_threads_that_have_fallen_asleep_are_woken():
     builder, graph = bireal(16, "pool")
     alone, together, x = Model(graph), Model(graph, threads=2), builder.batch(3)
     whole = alone(x)
-    for rest in (0.0, 0.02, 0.0, 0.1):  # seconds; a thread looks out for work for about a millisecond
+    for rest in (0.0, 0.02, 0.0, 0.1):  # seconds; a thread polls for work for about a millisecond
         time.sleep(rest)
         for size in (1, 3, 1):
             np.testing.assert_array_equal(together(x[:size]), whole[:size])
@@ -253,21 +253,21 @@ def test_eight_threads_call_one_model_with_batches_of_mixed_sizes(threads: int):
 
     def call(caller: int) -> list[tuple[int, int]]:
         start.wait(timeout=30)
-        wrong = []
+        differing = []
         for turn in range(12):
             size = (1, 2, 3, 7, 64)[(caller + turn) % 5]
             first = (5 * caller + turn) % (len(x) - size + 1)
             if not np.array_equal(model(x[first : first + size]), expected[first : first + size]):
-                wrong.append((first, size))
-        return wrong
+                differing.append((first, size))
+        return differing
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(call, range(8))) == [[]] * 8
-    assert len(model._idle) <= 8  # memory is reused: at most as many sets as there were calls at the same time
+    assert len(model._idle) <= 8  # workers are reused: at most as many as there were concurrent calls
 
 
 @several
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_model_survives_a_fork():
     code = """
 import os, sys
@@ -282,10 +282,10 @@ if child == 0:
     os._exit(0 if np.array_equal(model(x), whole) else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert run_elsewhere(code) == "0\n"
+    assert run_in_new_process(code) == "0\n"
 
 
-def test_any_array_is_taken():
+def test_any_floating_point_array_is_accepted():
     b = Builder(3, 4, 4)
     graph = b.graph(b.conv(b.sign("x"), 5, (3, 3), padding=(1, 1)))
     model, x = Model(graph), b.batch(4)
@@ -302,15 +302,15 @@ def test_any_array_is_taken():
 def test_wrong_inputs_and_threads_are_refused():
     b = Builder(3, 4, 4)
     model = Model(b.graph(b.sign("x")))
-    with pytest.raises(ValueError, match=r"shape \(3, 4, 4\): this network takes \(N, 3, 4, 4\)"):
+    with pytest.raises(ValueError, match=r"shape \(3, 4, 4\); this network takes \(N, 3, 4, 4\)"):
         model(np.zeros((3, 4, 4)))
     for threads in (0, processors() + 1):
         with pytest.raises(ValueError, match=rf"threads = {threads}: it must be within 1..{processors()}"):
             Model(model.graph, threads=threads)
 
 
-def test_memory_is_used_again():
-    """Twelve layers need no more memory than three: a buffer's place is free after its last use."""
+def test_memory_is_reused():
+    """Twelve layers need no more memory than three: the memory of a buffer is free after its last use."""
 
     def bytes_of(depth: int) -> int:
         b = Builder(32, 8, 8)
@@ -335,7 +335,7 @@ print({{"torch", "numba"}} & sys.modules.keys())
 """
 
 
-def run_elsewhere(code: str) -> str:
+def run_in_new_process(code: str) -> str:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=600
@@ -344,21 +344,21 @@ def run_elsewhere(code: str) -> str:
 
 
 def test_a_warm_cache_needs_neither_torch_nor_numba():
-    Model(Builder(3).graph("x"))(np.zeros((1, 3)))  # compiles, if it must
-    assert run_elsewhere(LINEAR.format(cache=None)) == "set()\n"
+    Model(Builder(3).graph("x"))(np.zeros((1, 3)))  # compiles if necessary
+    assert run_in_new_process(LINEAR.format(cache=None)) == "set()\n"
 
 
 @pytest.mark.slow
-def test_compiling_is_told_once_and_damaged_code_is_made_again(tmp_path: Path):
+def test_compiling_is_reported_once_and_damaged_code_is_compiled_again(tmp_path: Path):
     without = "from pathlib import Path\nfrom zerocross.runtime.kernels import native\nnative.PREBUILT = Path('none')\n"
     code = without + LINEAR.format(cache=str(tmp_path / "new"))
-    first = run_elsewhere(code)
+    first = run_in_new_process(code)
     assert "said: compiling kernels for this processor" in first
     assert f"and kept in {tmp_path / 'new'}" in first
-    assert "said" not in run_elsewhere(code)
+    assert "said" not in run_in_new_process(code)
     (file,) = (tmp_path / "new").iterdir()
     file.write_bytes(file.read_bytes()[:-100])
-    assert "said: kernels compiled in" in run_elsewhere(code)
+    assert "said: kernels compiled in" in run_in_new_process(code)
 
 
 def test_damaged_code_is_not_run(tmp_path: Path):

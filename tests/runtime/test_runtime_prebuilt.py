@@ -1,4 +1,4 @@
-"""The object code inside the package: that of the present sources, checked before it is run, and not required."""
+"""The prebuilt object code in the package: it matches the sources, is checked before use, and is optional."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ linux = pytest.mark.skipif(
 
 
 @linux
-def test_the_package_has_the_code_of_the_present_sources():
+def test_the_prebuilt_code_matches_the_sources():
     names = {native.object_name(level) for level in prebuilt_levels()}
     assert {path.name for path in native.PREBUILT.glob("*.bin")} == names, "runtime/kernels changed: run `make kernels`"
     for name in names:

@@ -1,4 +1,4 @@
-"""`zerocross serve`, a process of its own, over loopback: concurrent clients, bad uploads, limits, a graceful stop."""
+"""`zerocross serve` in its own process, over loopback: concurrent clients, bad uploads, limits, graceful stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from PIL import Image
 
 from zerocross import data, zoo
 
-LIMIT = 60_000  # bytes of a request
+LIMIT = 60_000  # bytes per request
 
 
 @dataclass
@@ -55,9 +55,9 @@ def started(*words: str) -> Iterator[Server]:
     assert process.stderr is not None
     try:
         line = process.stdout.readline()
-        found = re.search(r"zoo:digits at http://127\.0\.0\.1:(\d+);", line)
-        assert found, line + process.stderr.read()
-        yield Server(process, int(found[1]))
+        result = re.search(r"zoo:digits at http://127\.0\.0\.1:(\d+);", line)
+        assert result, line + process.stderr.read()
+        yield Server(process, int(result[1]))
     finally:
         process.kill()
         process.wait(30)
@@ -93,7 +93,7 @@ def digits(count: int) -> np.ndarray:
     return data.load("digits").evaluation.inputs[:count].numpy()  # type: ignore[attr-defined]
 
 
-def test_health_says_what_is_served(server: Server):
+def test_health_describes_the_network(server: Server):
     status, answer = server.ask("GET", "/health")
     assert status == 200
     assert answer == {
@@ -101,7 +101,7 @@ def test_health_says_what_is_served(server: Server):
     }  # fmt: skip
 
 
-def test_images_and_arrays_are_answered_as_the_network_does(server: Server):
+def test_predictions_equal_those_of_the_network(server: Server):
     pixels = digits(5)
     scores = zoo.load("digits")(pixels)
     share = np.exp(scores - scores.max(1, keepdims=True))
@@ -125,7 +125,7 @@ def test_images_and_arrays_are_answered_as_the_network_does(server: Server):
 
 def test_concurrent_clients_each_get_their_own_answers(server: Server):
     pixels = digits(60)
-    wanted = zoo.load("digits")(pixels)
+    reference = zoo.load("digits")(pixels)
     before = counted(server, "zerocross_batch_samples_sum")
 
     def client(number: int) -> None:
@@ -134,21 +134,21 @@ def test_concurrent_clients_each_get_their_own_answers(server: Server):
             status, answer = server.post(npy(some), "application/octet-stream", "/predict?top=10")
             assert status == 200
             for row, result in enumerate(answer["results"]):
-                found = {each["class"]: each["score"] for each in result["classes"]}
-                expected = {str(k): value for k, value in enumerate(wanted[index + row].tolist())}
-                assert found == pytest.approx(expected, abs=1e-4)
+                actual = {each["class"]: each["score"] for each in result["classes"]}
+                expected = {str(k): value for k, value in enumerate(reference[index + row].tolist())}
+                assert actual == pytest.approx(expected, abs=1e-4)
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(client, range(6)))
-    asked = sum(len(pixels[i : i + 1 + n % 3]) for n in range(6) for i in range(n, 60, 6))
-    assert counted(server, "zerocross_batch_samples_sum") - before == asked
+    sent = sum(len(pixels[i : i + 1 + n % 3]) for n in range(6) for i in range(n, 60, 6))
+    assert counted(server, "zerocross_batch_samples_sum") - before == sent
 
 
 def counted(server: Server, name: str) -> float:
     status, text = server.ask("GET", "/metrics")
     assert status == 200
-    found = re.search(rf"^{re.escape(name)} ([\d.e+]+)$", str(text), re.MULTILINE)
-    return float(found[1]) if found else 0.0
+    result = re.search(rf"^{re.escape(name)} ([\d.e+]+)$", str(text), re.MULTILINE)
+    return float(result[1]) if result else 0.0
 
 
 def silence() -> bytes:
@@ -170,7 +170,7 @@ NAN = np.full((1, 8, 8), np.nan, np.float32)
         (silence(), "audio/wav", 422, "body.wav: this network takes .png"),
         (npy(np.zeros((3, 3), np.uint8)), "application/x-npy", 422, "has shape (3, 3); the network takes (N, 1, 8, 8)"),
         (npy(np.array([{}], object)), "application/x-npy", 422, "body.npy is not a readable array"),
-        (npy(NAN), "application/x-npy", 422, "body.npy holds 64 numbers that are NaN or infinite"),
+        (npy(NAN), "application/x-npy", 422, "body.npy contains 64 numbers that are NaN or infinite"),
         (b"{}", "application/json", 415, "content type 'application/json': send a form"),
         (*form(("a.png", b"x"), field="other"), 422, "the form has no file"),
         (*form(("../../etc/a.exe", b"x")), 422, "a.exe: this network takes .png"),
@@ -179,13 +179,13 @@ NAN = np.full((1, 8, 8), np.nan, np.float32)
     ],
 )
 def test_bad_uploads_are_refused_with_the_reason(server: Server, body: bytes, kind: str, status: int, reason: str):
-    found, answer = server.post(body, kind)
-    assert found == status, answer
+    result, answer = server.post(body, kind)
+    assert result == status, answer
     assert reason in answer["detail"]
     assert "/tmp" not in answer["detail"]
 
 
-def test_one_bad_file_does_not_spoil_the_others(server: Server):
+def test_one_bad_file_does_not_affect_the_others(server: Server):
     body, kind = form(("good.png", png(digits(1)[0, 0])), ("bad.png", b"no image"))
     status, answer = server.post(body, kind)
     assert status == 200
@@ -201,7 +201,7 @@ def test_wrong_paths_methods_and_options(server: Server):
     assert server.post(npy(digits(1)), "application/x-npy", "/predict?top=0")[0] == 422
 
 
-def test_large_requests_are_refused_stated_or_not(server: Server):
+def test_large_requests_are_refused_with_and_without_content_length(server: Server):
     status, answer = server.post(bytes(LIMIT + 1), "application/x-npy")
     assert (status, answer["detail"]) == (413, "the request is larger than 60,000 bytes")
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as line:
@@ -217,20 +217,21 @@ def test_large_requests_are_refused_stated_or_not(server: Server):
 def test_slow_uploads_are_ended(server: Server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as line:
         line.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 100\r\n\r\nabc")
-        answer = b"".join(iter(lambda: line.recv(10_000), b""))  # head and body may come apart; the server closes
+        # Head and body may arrive separately; the server closes the connection.
+        answer = b"".join(iter(lambda: line.recv(10_000), b""))
     assert answer.startswith(b"HTTP/1.1 504 ")
     assert b"took longer than 2 s" in answer
     assert server.ask("GET", "/health")[0] == 200
 
 
-def test_stop_answers_what_is_under_way_first():
+def test_stop_completes_requests_in_progress():
     with started() as server:
         body = npy(digits(1))
         head = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\n"
         head += f"Content-Length: {len(body)}\r\n\r\n"
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as line:
             line.sendall(head.encode() + body[:10])
-            assert server.ask("GET", "/health")[0] == 200  # by now the first request has been taken, too
+            assert server.ask("GET", "/health")[0] == 200  # by now the first request has been accepted, too
             os.kill(server.process.pid, signal.SIGTERM)
             with pytest.raises(subprocess.TimeoutExpired):
                 server.process.wait(1)
@@ -240,13 +241,13 @@ def test_stop_answers_what_is_under_way_first():
         assert server.process.wait(30) == 0
 
 
-def test_a_port_that_is_taken_is_one_line():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+def test_a_port_in_use_gives_a_one_line_error():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
         command = [sys.executable, "-m", "zerocross", "serve", "zoo:digits", "--port", port]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert f"cannot listen at 127.0.0.1:{port}: " in done.stderr
+    assert f"cannot listen on 127.0.0.1:{port}: " in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -1,4 +1,4 @@
-"""Batches of concurrent requests: who asks gets his own results, and what waits together is computed together."""
+"""Batches of concurrent requests: each request gets its own results, and waiting requests are computed together."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def samples(*values: float) -> np.ndarray:
     return np.array(values, np.float32)[:, None]
 
 
-def played(script: Callable[[Batcher], Awaitable[None]], predict: Callable, max_batch: int = 4) -> list[int]:
-    """Run a script with a batcher; the sizes of the batches that were computed."""
+def run_script(script: Callable[[Batcher], Awaitable[None]], predict: Callable, max_batch: int = 4) -> list[int]:
+    """Run a script with a batcher and return the sizes of the computed batches."""
     sizes: list[int] = []
 
     async def run() -> None:
@@ -30,7 +30,7 @@ def played(script: Callable[[Batcher], Awaitable[None]], predict: Callable, max_
     return sizes
 
 
-def test_what_comes_during_a_batch_is_the_next_one():
+def test_requests_during_a_batch_form_the_next_one():
     free, busy = threading.Event(), threading.Event()
 
     def predict(x: np.ndarray) -> np.ndarray:
@@ -47,26 +47,26 @@ def test_what_comes_during_a_batch_is_the_next_one():
         await asyncio.sleep(0.05)
         free.set()
         assert (await first).tolist() == [[10]]
-        found = [(await task)[:, 0].tolist() for task in rest]
-        assert found == [[20], [30, 40], [50], [60, 70, 80, 90, 100], [110]]
+        result = [(await task)[:, 0].tolist() for task in rest]
+        assert result == [[20], [30, 40], [50], [60, 70, 80, 90, 100], [110]]
 
-    assert played(script, predict) == [1, 4, 5, 1], "up to four together; a request of five is a batch by itself"
+    assert run_script(script, predict) == [1, 4, 5, 1], "up to four together; a request of five is a batch by itself"
 
 
-def test_hundreds_of_requests_each_get_their_own():
+def test_hundreds_of_requests_each_get_their_own_results():
     async def script(batcher: Batcher) -> None:
         rng = np.random.default_rng(0)
-        asked = [samples(*rng.normal(size=rng.integers(1, 6))) for _ in range(300)]
-        found = await asyncio.gather(*(batcher(x) for x in asked))
-        for x, y in zip(asked, found, strict=True):
+        requests = [samples(*rng.normal(size=rng.integers(1, 6))) for _ in range(300)]
+        result = await asyncio.gather(*(batcher(x) for x in requests))
+        for x, y in zip(requests, result, strict=True):
             np.testing.assert_array_equal(y, 2 * x)
 
-    sizes = played(script, lambda x: 2 * x, max_batch=16)
+    sizes = run_script(script, lambda x: 2 * x, max_batch=16)
     assert max(sizes) <= 16
     assert len(sizes) < 300
 
 
-def test_a_failure_is_told_and_does_not_stop_the_rest():
+def test_a_failure_is_raised_and_does_not_affect_later_requests():
     def predict(x: np.ndarray) -> np.ndarray:
         if x[0, 0] < 0:
             raise RuntimeError("too cold")
@@ -77,10 +77,10 @@ def test_a_failure_is_told_and_does_not_stop_the_rest():
             await batcher(samples(-1))
         assert (await batcher(samples(3))).tolist() == [[3]]
 
-    played(script, predict)
+    run_script(script, predict)
 
 
-def test_a_client_that_is_gone_is_not_computed_for():
+def test_requests_of_disconnected_clients_are_skipped():
     free, busy = threading.Event(), threading.Event()
 
     def predict(x: np.ndarray) -> np.ndarray:
@@ -91,18 +91,18 @@ def test_a_client_that_is_gone_is_not_computed_for():
     async def script(batcher: Batcher) -> None:
         first = asyncio.create_task(batcher(samples(1)))
         await asyncio.to_thread(busy.wait, 30)
-        gone, stays = (asyncio.create_task(batcher(samples(value))) for value in (2, 3))
+        cancelled, kept = (asyncio.create_task(batcher(samples(value))) for value in (2, 3))
         await asyncio.sleep(0.05)
-        gone.cancel()
+        cancelled.cancel()
         first.cancel()
         await asyncio.sleep(0.05)
         free.set()
-        assert (await stays).tolist() == [[3]]
+        assert (await kept).tolist() == [[3]]
 
-    assert played(script, predict) == [1, 1]
+    assert run_script(script, predict) == [1, 1]
 
 
-def test_stop_computes_what_waits():
+def test_stop_processes_waiting_requests():
     async def run() -> list[list[list[float]]]:
         batcher = Batcher(lambda x: x, 2, lambda _: None)
         waiting = [asyncio.create_task(batcher(samples(value))) for value in (1, 2, 3)]
@@ -114,6 +114,6 @@ def test_stop_computes_what_waits():
     assert asyncio.run(run()) == [[[1]], [[2]], [[3]]]
 
 
-def test_a_batch_of_none_is_refused():
+def test_a_batch_size_of_0_is_refused():
     with pytest.raises(ValueError, match="max_batch = 0: it must be at least 1"):
         Batcher(lambda x: x, 0, print)

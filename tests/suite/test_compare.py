@@ -1,4 +1,4 @@
-"""A comparison: which runs it takes, what is read off them, and the table and picture that its JSON alone gives."""
+"""A comparison: its runs, the figures computed from them, and the table and picture drawn from its JSON."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from zerocross.suite.compare import KIND, configs, summarise, two_step_methods
 from zerocross.train.config import Config, to_dict
 
 
-def made(config: Config, top1: list[float], flips: list[float], seconds: float = 10.0) -> dict[str, Any]:
-    """A result as a run would have it: accuracies by epoch, FF ratios by every tenth update."""
+def fake_result(config: Config, top1: list[float], flips: list[float], seconds: float = 10.0) -> dict[str, Any]:
+    """Return a result in the form that a run writes: accuracies per epoch, FF ratios every tenth update."""
     stages = [number for number, stage in enumerate(config.stages) for _ in range(stage.epochs)]
     return {
         "hash": config.hash,
@@ -34,25 +34,25 @@ def made(config: Config, top1: list[float], flips: list[float], seconds: float =
 
 @pytest.fixture
 def summary() -> dict[str, Any]:
-    """Three seeds of the filter, one run in two stages, one method that failed, one that failed once."""
+    """Summarise three seeds of the filter, a run in two stages, a method that failed, and one that failed once."""
     all_runs = configs("digits", {"bop": 1, "filter": 3, "adambnn": 1, "latent-sgd": 2}, epochs=2)
     ended = []
     for config in all_runs:
         if config.method == "bop" or (config.method, config.seed) == ("latent-sgd", 1):
             ended.append({"hash": config.hash, "config": to_dict(config), "failed": "training has diverged"})
         elif config.method == "adambnn":
-            ended.append(made(config, [30.0, 60.0], [0.001]))
+            ended.append(fake_result(config, [30.0, 60.0], [0.001]))
         elif config.method == "latent-sgd":
-            ended.append(made(config, [50.0, 95.0], [0.3, 0.0]))
+            ended.append(fake_result(config, [50.0, 95.0], [0.3, 0.0]))
         else:
-            ended.append(made(config, [60.0, 90.0 + config.seed], [0.5, 0.1 * (1 + config.seed)], 20.0))
+            ended.append(fake_result(config, [60.0, 90.0 + config.seed], [0.5, 0.1 * (1 + config.seed)], 20.0))
     return summarise(ended, command="zerocross compare ...")
 
 
-# ---- which runs
+# ---- runs
 
 
-def test_all_methods_are_seen_before_the_second_seed_of_any() -> None:
+def test_the_first_seed_of_all_methods_comes_first() -> None:
     order = [(each.method, each.seed) for each in configs("digits", {"filter": 3, "bop": 1, "ir-net": 2})]
     assert order == [("filter", 0), ("bop", 0), ("ir-net", 0), ("filter", 1), ("ir-net", 1), ("filter", 2)]
 
@@ -62,14 +62,14 @@ def test_all_runs_have_one_budget_and_each_method_its_own_settings() -> None:
     assert {sum(stage.epochs for stage in run.stages) for run in runs} == {6}
     assert all(run.model.options == {"width": 4} for run in runs)
     by_method = {run.method: run for run in runs}
-    assert by_method["filter"].optimizer["alpha"] == 3e-3  # the recipe's, whose own method it is
+    assert by_method["filter"].optimizer["alpha"] == 3e-3  # that of the recipe, whose own method it is
     assert by_method["bop"].real.name == "adam"
     assert [stage.binarize for stage in by_method["adambnn"].stages] == ["activations", "both"]
     for name in set(METHODS) - {"filter"}:
         assert by_method[name].optimizer == dict(METHODS[name].hyperparameters)
 
 
-def test_two_steps_take_the_methods_that_can() -> None:
+def test_two_steps_include_the_methods_that_support_them() -> None:
     able = two_step_methods("digits")
     assert {"filter", "latent-sgd", "recu"} <= set(able)
     assert not {"bop", "adambnn"} & set(able)
@@ -78,7 +78,7 @@ def test_two_steps_take_the_methods_that_can() -> None:
 
 
 @pytest.mark.parametrize(
-    ("methods", "options", "said"),
+    ("methods", "options", "message"),
     [
         ({"filtre": 1}, {}, "did you mean 'filter'"),
         ({"filter": 1, "latent-sgd": 1}, {"changes": {"optimizer.alpha": "1e-3"}}, "latent-sgd: .*field 'alpha'"),
@@ -88,14 +88,14 @@ def test_two_steps_take_the_methods_that_can() -> None:
         ({"filter": 1}, {"changes": {"seed": "3"}}, "--seeds"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused_by_method(
-    methods: dict[str, int], options: dict[str, Any], said: str
+def test_incomparable_methods_are_refused_by_name(
+    methods: dict[str, int], options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         configs("digits", methods, **options)
 
 
-# ---- what is read off them
+# ---- figures
 
 
 def test_rows_are_sorted_by_mean_with_failures_last(summary: dict[str, Any]) -> None:
@@ -128,15 +128,15 @@ def test_curves_are_means_over_seeds_with_their_extremes(summary: dict[str, Any]
 def test_long_curves_become_means_of_blocks() -> None:
     (config,) = configs("digits", {"filter": 1}, epochs=1)
     flips = [0.1 * (number % 2) for number in range(1000)]
-    curve = summarise([made(config, [50.0], flips)])["methods"]["filter"]["ff_ratio"]
+    curve = summarise([fake_result(config, [50.0], flips)])["methods"]["filter"]["ff_ratio"]
     assert len(curve["update"]) == 100
     assert curve["update"][:2] == [45.0, 145.0]
     assert curve["mean"] == pytest.approx([0.05] * 100)
 
 
-def test_runs_without_flips_have_no_curve_of_them() -> None:
+def test_runs_without_flips_have_no_flip_curve() -> None:
     (config,) = configs("digits", {"filter": 1}, epochs=1)
-    assert summarise([made(config, [50.0], [])])["methods"]["filter"]["ff_ratio"] is None
+    assert summarise([fake_result(config, [50.0], [])])["methods"]["filter"]["ff_ratio"] is None
 
 
 # ---- table and picture
@@ -149,13 +149,13 @@ def test_table_has_mean_spread_and_number(summary: dict[str, Any]) -> None:
     assert by_method["bop"] == ["failed", "-", "3", "-"]
 
 
-def test_page_tells_budget_failures_settings_and_what_was_changed(summary: dict[str, Any]) -> None:
+def test_page_shows_budget_failures_settings_and_changes(summary: dict[str, Any]) -> None:
     page = compare_text.markdown(json.loads(json.dumps(summary)), "picture.png")
     assert "| filter | 91.00 ± 1.00 (3) | 2.0e-01 | 3 | 20 s |" in page
-    assert "a budget of 2 epochs; the recipe has 20" in page
+    assert "budget: 2 epochs; the recipe has 20" in page
     assert "latent-sgd, seed 1 failed: training has diverged" in page
     assert "alpha 0.003" in page
-    assert "changed here from alpha 0.001" in page
+    assert "changed from alpha 0.001" in page
     assert "1 epochs, binarize activations (real weight_decay 5e-06); 1 epochs, binarize both" in page
     assert "(picture.png)" in page
     for row in summary["methods"].values():
@@ -163,7 +163,7 @@ def test_page_tells_budget_failures_settings_and_what_was_changed(summary: dict[
         assert row["settings"] in page
 
 
-def test_picture_is_drawn_from_json_alone(summary: dict[str, Any], tmp_path: Path) -> None:
+def test_picture_is_drawn_from_the_json_only(summary: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     compare_picture.draw(path, json.loads(json.dumps(summary)))
     with Image.open(path) as picture:

@@ -11,8 +11,8 @@ from zerocross.suite.rank import complete, groups, holm, rank
 from zerocross.suite.rank_output import draw, page
 
 
-def made(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
-    """b is 5 points above a, everywhere; c is as good as b, by turns; the twin is 10 above a."""
+def fake_table(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
+    """Return a table in which b is 5 points above a, c equals b on average, and the twin is 10 above a."""
     random = np.random.default_rng(0)
     scores = {}
     for number in range(tasks):
@@ -23,7 +23,7 @@ def made(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
     return scores
 
 
-def test_holm_by_hand() -> None:
+def test_holm() -> None:
     """Holm (1979): 4 p1, 3 p2, ... in order, never falling, at most 1."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.6]) == [1.0, 1.0]
@@ -31,7 +31,7 @@ def test_holm_by_hand() -> None:
 
 
 def test_ranks_tests_and_differences() -> None:
-    document = rank(made())
+    document = rank(fake_table())
     rows = document["methods"]
     assert rows["a"]["rank"] == 3.0
     assert rows["b"]["rank"] == rows["c"]["rank"] == 1.5
@@ -48,7 +48,7 @@ def test_ranks_tests_and_differences() -> None:
 
 
 def test_the_interval_is_wider_where_tasks_differ() -> None:
-    scores = made()
+    scores = fake_table()
     for number, row in enumerate(scores.values()):
         row["a"] = [value + number for value in row["a"]]
     twin = rank(scores)["methods"]["a"]["to_twin"]
@@ -58,7 +58,7 @@ def test_the_interval_is_wider_where_tasks_differ() -> None:
 
 
 def test_gaps_are_left_out_and_named() -> None:
-    scores = made()
+    scores = fake_table()
     del scores["t3"]["b"], scores["t3"]["c"], scores["t3"]["real"]
     for row in scores.values():
         row["d"] = [1.0, 1.0, 1.0]
@@ -81,14 +81,14 @@ def test_groups_are_maximal_stretches() -> None:
 
 
 def test_picture_and_page(tmp_path: Path) -> None:
-    scores = made()
+    scores = fake_table()
     del scores["t0"]["b"]
     document = {**rank(scores), "seeds": 3, "diverged": 2}
     for kind in ("svg", "png"):
         draw(document, "published", tmp_path / f"rank.{kind}")
     assert "mean rank over" in (tmp_path / "rank.svg").read_text()
     text = page({"published": document, "tuned": {**rank({}), "seeds": 3, "diverged": 0}}, "../results/suite")
-    assert "**Incomplete**; not ranked are tasks: t0." in text
+    assert "**Incomplete**. Not ranked: tasks: t0." in text
     assert "Runs that diverged: 2" in text
     assert "No ranking yet" in text
     assert "| a | 3.00 |" in text

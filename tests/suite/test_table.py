@@ -1,4 +1,4 @@
-"""The trainings behind the tables, the spaces that are tuned, and runs of the command."""
+"""The runs of the tables, the tuned spaces, and the command."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ METHOD_NAMES = ["real", *METHODS]
 
 @pytest.fixture
 def short_digits(monkeypatch: pytest.MonkeyPatch) -> Task:
-    """digits for one epoch on a tiny network."""
+    """Return the task digits with one epoch and a tiny network."""
     task = Task("digits", "digits", "digits_net", 1, 256, network_options={"width": 4})
     monkeypatch.setattr("zerocross.suite.tasks.TASKS", {"digits": task})
     return task
 
 
-# ---- which trainings
+# ---- runs
 
 
-def test_published_runs_are_of_test_data_and_all_differ() -> None:
+def test_published_runs_use_test_data_and_all_differ() -> None:
     runs = table.published([get("digits"), get("Wafer")], METHOD_NAMES, 2)
     assert len({each.config.hash for each in runs}) == 2 * 2 * len(METHOD_NAMES)
     assert not any(each.config.data.validate or each.settings for each in runs)
@@ -56,7 +56,7 @@ def test_every_method_has_a_space_around_its_settings(method: str) -> None:
     assert max(len(json.dumps(each.settings)) for each in runs) < 400
 
 
-def test_spaces_are_a_decade_to_each_side() -> None:
+def test_spaces_extend_a_decade_to_each_side() -> None:
     ranges = {str(each) for each in space_of(get("Wafer").config("filter")).ranges}
     assert ranges == {"optimizer.alpha 0.0003..0.03", "optimizer.gamma 0.01..1", "real.lr 0.001..0.1"}
     xnor = space_of(get("Wafer").config("xnor-net")).ranges
@@ -66,7 +66,7 @@ def test_spaces_are_a_decade_to_each_side() -> None:
     assert [Range(("x",), choices=(None, 1.0)).at(share) for share in (0.0, 0.99)] == [None, 1.0]
 
 
-def test_the_winner_is_the_best_trial_once_all_are_there() -> None:
+def test_the_winner_is_the_best_trial_once_all_have_finished() -> None:
     task, trials = get("digits"), table.search(get("digits"), "filter", 4)
     scores = dict(zip([each.config.hash for each in trials], (50.0, 70.0, 90.0, 90.0), strict=True))
 
@@ -74,7 +74,7 @@ def test_the_winner_is_the_best_trial_once_all_are_there() -> None:
         score = scores.get(each.config.hash)
         return None if score is None else {"score": score}
 
-    (only,) = table.tuned([task], ["filter", "real"], 1, 4, find)  # no trial of the twin is there
+    (only,) = table.tuned([task], ["filter", "real"], 1, 4, find)  # no trial of the twin has finished
     assert only.settings == trials[2].settings
     assert (only.config.data.validate, only.config.seed) == (False, 0)
     assert table.tuned([task], ["filter"], 1, 5, find) == []
@@ -95,8 +95,8 @@ def test_names() -> None:
     assert [task.name for task in table.task_names("digits, Wafer,digits")] == ["digits", "Wafer"]
     assert len(table.task_names("series")) == 11
     assert len(table.task_names("all")) == len(TASKS)
-    for text, said in (("filtre", "did you mean"), ("rael", "did you mean|must be one of")):
-        with pytest.raises(ValueError, match=said):
+    for text, message in (("filtre", "did you mean"), ("rael", "did you mean|must be one of")):
+        with pytest.raises(ValueError, match=message):
             table.method_names(text)
 
 
@@ -122,11 +122,16 @@ def test_a_table_is_filled_once(short_digits: Task, tmp_path: Path, capsys: pyte
     assert run(words) == 0
     path = tmp_path / "r" / "digits.jsonl"
     text = path.read_text()
-    made = [json.loads(line) for line in text.splitlines()]
-    assert [(each["method"], each["seed"]) for each in made] == [("filter", 0), ("filter", 1), ("real", 0), ("real", 1)]
-    assert all(each["on"] == "test" and each["table"] == "published" and 5 < each["score"] < 100 for each in made)
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [(each["method"], each["seed"]) for each in rows] == [
+        ("filter", 0),
+        ("filter", 1),
+        ("real", 0),
+        ("real", 1),
+    ]
+    assert all(each["on"] == "test" and each["table"] == "published" and 5 < each["score"] < 100 for each in rows)
     assert all(len(line) < lines.LIMIT for line in text.splitlines())
-    assert sorted(each["hash"] for each in made) == sorted(
+    assert sorted(each["hash"] for each in rows) == sorted(
         each.config.hash for each in table.published([short_digits], ["real", "filter"], 2)
     )
     assert "4 runs to do" in capsys.readouterr().out
@@ -137,14 +142,14 @@ def test_a_table_is_filled_once(short_digits: Task, tmp_path: Path, capsys: pyte
 
 def test_tuning_is_trials_on_held_out_data_and_the_best_on_test_data(short_digits: Task, tmp_path: Path) -> None:
     assert run(command(tmp_path, "--methods", "filter", "--seeds", "1", "--table", "tuned", "--trials", "3", "-q")) == 0
-    made = list(lines.read(tmp_path / "r" / "digits.jsonl").values())
-    trials = [each for each in made if each["on"] == "validation"]
-    (final,) = [each for each in made if each["on"] == "test"]
+    rows = list(lines.read(tmp_path / "r" / "digits.jsonl").values())
+    trials = [each for each in rows if each["on"] == "validation"]
+    (final,) = [each for each in rows if each["on"] == "test"]
     assert len(trials) == 3
     assert final["settings"] == max(trials, key=lambda each: each["score"])["settings"]
 
 
-def test_a_training_that_diverges_counts_as_zero_and_stops_nothing(
+def test_a_diverged_training_counts_as_zero_and_stops_nothing(
     short_digits: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from zerocross import train
@@ -158,20 +163,20 @@ def test_a_training_that_diverges_counts_as_zero_and_stops_nothing(
 
     monkeypatch.setattr(train, "fit", fit)
     assert run(command(tmp_path, "--methods", "filter", "--seeds", "2")) == 0
-    made = {each["seed"]: each for each in lines.read(tmp_path / "r" / "digits.jsonl").values()}
-    assert (made[0]["score"], "loss is nan" in made[0]["diverged"]) == (0.0, True)
-    assert made[1]["score"] > 5
+    rows = {each["seed"]: each for each in lines.read(tmp_path / "r" / "digits.jsonl").values()}
+    assert (rows[0]["score"], "loss is nan" in rows[0]["diverged"]) == (0.0, True)
+    assert rows[1]["score"] > 5
     assert "1 of 2 runs diverged" in capsys.readouterr().out
 
 
-def test_wrong_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(command(tmp_path, "--table", "tunde")) == 2
     assert "did you mean 'tuned'" in capsys.readouterr().err
     assert run(command(tmp_path, "--methods", "filtre")) == 2
 
 
-def test_sigterm_keeps_what_is_done(tmp_path: Path) -> None:
-    """The process ends with 143 within a training; lines are whole, and the same command makes the rest."""
+def test_sigterm_keeps_finished_runs(tmp_path: Path) -> None:
+    """The process ends with 143 within a training; lines are complete, and the same command runs the rest."""
     words = [sys.executable, "-m", "zerocross", *command(tmp_path, "--methods", "filter", "--seeds", "3")]
     path = tmp_path / "r" / "digits.jsonl"
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -179,14 +184,14 @@ def test_sigterm_keeps_what_is_done(tmp_path: Path) -> None:
     while not path.exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 143
-    assert "the same command continues" in said
+    assert "run the same command again to continue" in output
     assert 1 <= len(lines.read(path)) < 3
 
 
 @pytest.mark.slow
-def test_workers_make_the_same_lines(tmp_path: Path) -> None:
+def test_workers_write_the_same_lines(tmp_path: Path) -> None:
     words = command(tmp_path, "--methods", "filter,real", "--seeds", "2")
     assert run(words) == 0
     alone = lines.read(tmp_path / "r" / "digits.jsonl")

@@ -43,7 +43,7 @@ def test_every_task_is_a_valid_training_of_every_kind(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.data == "ucr"])
-def test_networks_take_the_series_of_their_set(name: str) -> None:
+def test_networks_accept_the_series_of_their_dataset(name: str) -> None:
     task, series = TASKS[name], SETS[name]
     x, y = torch.randn(4, 1, series.length), torch.arange(4) % series.classes
     dataset = data.from_tensors(x, y, x, y, class_names=[str(label) for label in range(series.classes)])
@@ -68,7 +68,7 @@ def test_the_list_of_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert all(name in out for name in TASKS)
     assert "10,000 training samples" in out
     assert "17 tasks" in out
-    assert out.count("unmeasured") == 17
+    assert out.count("not measured") == 17
     assert run(["suite", "converge", "--tasks", "mnst"]) == 2
     assert "did you mean 'mnist'?" in capsys.readouterr().err
 
@@ -76,7 +76,7 @@ def test_the_list_of_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["ECG5000", "hapt"])
 def test_tasks_on_real_data(real_data: Path, name: str) -> None:
-    """An epoch or a few of them; far better than chance."""
+    """A few epochs; far better than chance."""
     task = dataclasses.replace(TASKS[name], epochs=3)
     if not (real_data / task.data).is_dir():
         pytest.skip(f"no {task.data} in {real_data}")

@@ -7,13 +7,26 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from zerocross.suite.bayes import INITIAL, bayesian_search
 from zerocross.suite.tasks import get
-from zerocross.suite.trials import SPACES, random_search, regret, runs, settings_of, table_of, trials_to
+from zerocross.suite.trials import (
+    SPACES,
+    coordinates,
+    qualities,
+    random_search,
+    regret,
+    runs,
+    settings_of,
+    table_of,
+    trials_to,
+)
+from zerocross.suite.trials_report import page, panels, report
+from zerocross.tune.spaces import SPACES as SEARCHED
 
 
 @pytest.mark.parametrize("name", SPACES)
 def test_settings_fill_the_ranges_and_are_valid(name: str) -> None:
-    space, count = SPACES[name]
+    space, count = SEARCHED[name], SPACES[name]
     settings = settings_of(space, count)
     assert settings == settings_of(space, count)
     for part in space.parameters:
@@ -24,20 +37,20 @@ def test_settings_fill_the_ranges_and_are_valid(name: str) -> None:
             low, high = part.ends
             middle = sum(float(value or 0) < (low * high) ** 0.5 for value in values)
             assert middle == count // 2  # a Sobol sequence halves every axis
-    made = runs(get("Wafer"), name, 8, 2)
-    assert len({run.config.hash for run in made}) == 16
-    assert all(run.config.data.validate for run in made)
+    suite_runs = runs(get("Wafer"), name, 8, 2)
+    assert len({run.config.hash for run in suite_runs}) == 16
+    assert all(run.config.data.validate for run in suite_runs)
 
 
 def test_random_search_is_the_mean_over_all_draws() -> None:
     """Against all subsets, one by one."""
     table = np.random.default_rng(0).random((7, 3))
     for k in (1, 2, 4, 7):
-        found = []
+        results = []
         for seen in range(3):
             quality = np.delete(table, seen, axis=1).mean(axis=1)
-            found += [quality[max(drawn, key=lambda row: table[row, seen])] for drawn in combinations(range(7), k)]
-        assert random_search(table)[k - 1] == pytest.approx(np.mean(found))
+            results += [quality[max(drawn, key=lambda row: table[row, seen])] for drawn in combinations(range(7), k)]
+        assert random_search(table)[k - 1] == pytest.approx(np.mean(results))
 
 
 def test_luck_is_not_quality() -> None:
@@ -49,7 +62,7 @@ def test_luck_is_not_quality() -> None:
     assert (curve[0], curve[-1]) == (pytest.approx(3.5), 7.0)
     assert regret(curve, 7.0, (1, 8, 25)) == {1: pytest.approx(3.5), 8: 0.0}
     assert (trials_to(curve, 7.0, 3.5), trials_to(curve, 7.0, 0.0), trials_to(curve, 9.0, 1.0)) == (1, 8, None)
-    with pytest.raises(ValueError, match="at least one more"):
+    with pytest.raises(ValueError, match="at least 2 are needed"):
         random_search(ladder[:, :1])
 
 
@@ -57,3 +70,53 @@ def test_a_table_with_gaps_is_none() -> None:
     task = get("digits")
     assert table_of(task, "filter", 4, 2, lambda run: {"score": float(run.config.seed)}).tolist() == [[0, 1]] * 4  # type: ignore[union-attr]
     assert table_of(task, "filter", 4, 2, lambda run: {"score": 1.0} if run.config.seed else None) is None
+
+
+def bowl(name: str, count: int, noise: float, seed: int = 0) -> np.ndarray:
+    """Scores that fall with the distance from a point of the space's first two axes."""
+    x = coordinates(SEARCHED[name], count)
+    quality = 90 - 40 * ((x[:, :2] - 0.4) ** 2).sum(axis=1)
+    return quality[:, None] + noise * np.random.default_rng(seed).standard_normal((count, 3))
+
+
+def test_coordinates_are_settings_on_the_unit_cube() -> None:
+    x = coordinates(SEARCHED["latent"], 16)
+    settings = settings_of(SEARCHED["latent"], 16)
+    assert set(x[:, 4]) == {0.0, 1.0}  # one of two choices
+    rate = np.array([float(each["optimizer.lr"] or 0) for each in settings])
+    assert np.log10(rate) == pytest.approx(-3 + 4 * x[:, 0], abs=1e-3)
+    assert [each["model.options.scale"] for each in settings] == ["channel_mean" if one else "none" for one in x[:, 4]]
+
+
+def test_bayesian_search_begins_at_random_and_then_beats_it() -> None:
+    table = bowl("latent", 64, 0.0)
+    result, chance = bayesian_search(coordinates(SEARCHED["latent"], 64), table, 14, repeats=40), random_search(table)
+    assert result[:INITIAL] == pytest.approx(chance[:INITIAL], abs=1.5)  # 40 repeats of the same thing
+    assert result[-1] > chance[13] + 0.3
+    assert (np.diff(result) >= 0).all()  # without noise the best so far is never given up
+    assert bayesian_search(coordinates(SEARCHED["flip"], 8), np.full((8, 2), 50.0), 8, repeats=3)[-1] == 50.0
+    with pytest.raises(ValueError, match="trials is 65; it must be 1 to 64"):
+        bayesian_search(coordinates(SEARCHED["latent"], 64), table, 65)
+
+
+def test_quality_is_the_mean_over_the_other_seeds() -> None:
+    table = np.array([[1.0, 2.0, 6.0], [0.0, 3.0, 3.0]])
+    assert qualities(table).tolist() == [[4.0, 3.0], [3.5, 1.5], [1.5, 1.5]]
+
+
+def test_the_report_of_known_tables() -> None:
+    """The same scores in both spaces: no trials are saved; fewer good settings: trials are saved."""
+    same = {f"task{i}": {"filter": bowl("filter", 64, 0.3, i), "latent": bowl("filter", 64, 0.3, i)} for i in range(3)}
+    document = report(same, repeats=0)
+    assert [triple[0] for triple in document["overall"]["latent"]["trials_difference"]] == [0, 0, 0]
+    harder = {task: {"filter": row["filter"], "latent": row["latent"].copy()} for task, row in same.items()}
+    for row in harder.values():
+        row["latent"][6:] -= 30.0  # six of 64 settings are any good
+    document = report(harder, repeats=0)
+    value, low, high = document["overall"]["latent"]["trials_difference"][1]
+    assert 0 < low <= value <= high
+    text = page(document, "trials.svg")
+    assert "**latent** against **filter** (3 tasks)" in text
+    assert "takes more trials" in text
+    assert "is worse" in text
+    assert [len(panel.curves) for panel in panels(document)] == [2, 2, 2]

@@ -1,4 +1,4 @@
-"""A Slurm cluster of one node on this machine: munged, slurmctld and slurmd on loopback, in a folder of its own."""
+"""A Slurm cluster of one node on this machine: munged, slurmctld and slurmd on loopback, in its own folder."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from typing import Self
 from forks import free_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
-_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # where daemons are, which not every user has on the PATH
+_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # folders of daemons, which are not on every user's PATH
 
 
 def missing() -> str:
-    """Why no cluster can be started here; empty where it can."""
+    """Return the reason why no cluster can be started on this machine; empty if one can."""
     if lost := [name for name in PROGRAMS if _find(name) is None]:
         return f"no Slurm here, without {', '.join(lost)}: .ci/slurm installs it (Debian, root)"
     return ""
 
 
 class Cluster:
-    """Started on entering, stopped on leaving; only processes that it started itself are ended.
+    """A cluster as a context manager; it stops only processes that it has started itself.
 
     Args:
-        folder: Empty, with a short path: a socket is in it.
-        cpus: How many the node claims to have.
+        folder: Empty folder with a short path, since it contains a socket.
+        cpus: Number of processors that the node claims to have.
     """
 
     def __init__(self, folder: Path, cpus: int = 4) -> None:
@@ -66,7 +66,7 @@ class Cluster:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if "slurmd" in self._running and "slurmctld" in self._running:  # jobs of a test that failed end with it
+        if "slurmd" in self._running and "slurmctld" in self._running:  # jobs of a failed test end with the cluster
             self.ask("scancel", "--me")
             with suppress(TimeoutError):
                 _until(lambda: not self.ask("squeue", "--noheader").strip())
@@ -74,7 +74,7 @@ class Cluster:
             self.stop(name)
 
     def start_controller(self) -> None:
-        """Start slurmctld, which reads what an earlier one has saved."""
+        """Start slurmctld, which reads the state that an earlier one has saved."""
         self._start("slurmctld", "-D")
         _until(lambda: "UP" in self.ask("scontrol", "ping"))
 
@@ -91,15 +91,15 @@ class Cluster:
             process.wait()
 
     def ask(self, *words: str) -> str:
-        """What a command of Slurm's says."""
+        """Return the output of a Slurm command."""
         program = _find(words[0]) or words[0]
         done = subprocess.run(
             [program, *words[1:]], env={**os.environ, **self.environment}, capture_output=True, text=True, check=False
         )
         return done.stdout + done.stderr
 
-    def said(self) -> str:
-        """What the daemons have said, for a test that fails."""
+    def output(self) -> str:
+        """Return the output of the daemons, for the message of a failed test."""
         return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.out"))
 
     def _start(self, name: str, *words: str) -> None:
@@ -110,7 +110,7 @@ class Cluster:
             )  # fmt: skip
         time.sleep(0.2)
         if (code := self._running[name].poll()) is not None:
-            raise RuntimeError(f"{name} ended with {code}: {self.said()}")
+            raise RuntimeError(f"{name} ended with {code}: {self.output()}")
 
 
 _CONFIG = """\

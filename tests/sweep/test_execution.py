@@ -1,4 +1,4 @@
-"""Where jobs are executed: what is asked for on the command line or in a file, and what is refused."""
+"""Where jobs run: options on the command line or in a file, and their errors."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ account = "vision"
     ("text", "value"),
     [("90", 90), ("1:30", 2), ("12:00:00", 720), ("0:0:1", 1), ("2-00:00:00", 2880), ("1-6", 1800), ("1-0:30", 1470)],
 )
-def test_time_limits_are_slurms(text: str, value: int) -> None:
+def test_time_limits_have_the_format_of_slurm(text: str, value: int) -> None:
     assert minutes(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1:2:3:4", "-5", "1.5"])
-def test_other_time_limits_are_refused(text: str) -> None:
+def test_invalid_time_limits_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write minutes, HOURS:MINUTES:SECONDS"):
         minutes(text)
 
 
-def test_a_file_says_all_of_it_and_options_replace_it(tmp_path: Path) -> None:
+def test_options_override_the_file(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
     path.write_text(FILE)
     whole = from_file(path)
@@ -50,7 +50,7 @@ def test_a_file_says_all_of_it_and_options_replace_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("cluster = ", "is not a TOML file"),
         ("partitoin = 'gpu'", "did you mean 'partition'"),
@@ -63,40 +63,40 @@ def test_a_file_says_all_of_it_and_options_replace_it(tmp_path: Path) -> None:
         ("cluster = 'slrum'", "did you mean 'slurm'"),
     ],
 )
-def test_what_a_file_must_not_say(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "cluster.toml").write_text(text)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         from_file(tmp_path / "cluster.toml")
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"jobs": 0}, "jobs is 0; it must be at least 1"),
         ({"time": 2}, "time is 2; it must be at least 5"),
-        ({"cluster": "slurm", "gpus": 2}, "one device each"),
+        ({"cluster": "slurm", "gpus": 2}, "a run uses one device"),
         ({"cluster": "slurm", "jobs": 2}, "set array instead"),
         ({"cluster": "pbs"}, "it must be one of local, slurm"),
     ],
 )
-def test_wrong_values_are_refused(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_values_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Execution(**values)
 
 
 @pytest.mark.parametrize("command", ["compare", "reproduce"])
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (["--partition", "gpu"], "--partition: for a cluster; add --cluster slurm"),
+        (["--partition", "gpu"], "--partition: only for a cluster; add --cluster slurm"),
         (["--cluster", "slurm", "--time", "soon"], "write minutes"),
         (["--cluster-file", "none.toml"], "No such file or directory: none.toml"),
     ],
 )
-def test_commands_take_these_options_and_refuse_in_one_line(
+def test_commands_accept_these_options_and_give_one_line_errors(
     command: str,
     words: list[str],
-    said: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,22 +104,22 @@ def test_commands_take_these_options_and_refuse_in_one_line(
     monkeypatch.chdir(tmp_path)
     assert app.run([command, *words]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_no_slurm_here_and_a_precision_to_settle_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_slurm_and_unsettled_precision_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     cache, slurm = RunCache(tmp_path / "results", tmp_path / "work"), Execution(cluster="slurm")
     config = train.changed(train.RECIPES["digits"].config, {"precision": "auto"})
     with pytest.raises(ValueError, match=r"name it: --set precision=bf16"):
         run_all([config], train.Placement(), cache, slurm, show=False)
-    with pytest.raises(ValueError, match="there is no srun on this machine"):
+    with pytest.raises(ValueError, match="srun is not available on this machine"):
         run_all([train.changed(config, {"precision": "32"})], train.Placement(), cache, slurm, show=False)
 
 
-def test_devices_are_those_of_where_it_runs() -> None:
+def test_accelerator_depends_on_where_jobs_run() -> None:
     assert execution.placement(None, Execution()).accelerator == "auto"
     assert execution.placement(None, Execution(cluster="slurm")).accelerator == "cpu"
     assert execution.placement(None, Execution(cluster="slurm", gpus=1)).accelerator == "cuda"

@@ -11,7 +11,7 @@ import pytest
 from zerocross.sweep import lines
 
 
-def test_lines_are_sorted_and_have_one_line_a_hash(tmp_path: Path) -> None:
+def test_lines_are_sorted_and_unique_per_hash(tmp_path: Path) -> None:
     path = tmp_path / "task.jsonl"
     assert lines.read(path) == {}
     for name, key, score in (("b", "1", 1.0), ("a", "2", 2.0), ("b", "1", 3.0)):
@@ -43,7 +43,7 @@ def _add(path: Path, first: int) -> None:
         lines.add(path, {"hash": str(number)})
 
 
-def test_processes_may_share_a_file(tmp_path: Path) -> None:
+def test_processes_can_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "task.jsonl"
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_add, args=(path, first)) for first in (0, 20, 40)]

@@ -1,4 +1,4 @@
-"""Results of other revisions: listed, never served, and renamed where only a config's form has changed."""
+"""Results of other revisions: listed, never used, and renamed if only the form of the config has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def write(folder: Path, config: Config, /, **more: Any) -> dict[str, Any]:
-    """The result of a run, as a training writes it."""
+    """Write the result of a run as a training does."""
     result = {
         "hash": config.hash, "config": to_dict(resolved(config)), "revision": config.revision, "evaluated_on": "test",
         "data": "digits", "final": {"top1": 90.0}, "history": [], "ff_ratio": [], "seconds": 1.0, "provenance": {},
@@ -33,13 +33,13 @@ def write(folder: Path, config: Config, /, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filter's arithmetic changes."""
+def new_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate a change of the filter's arithmetic."""
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
     monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
 
 
-def test_a_result_of_another_revision_is_listed_and_not_served(
+def test_a_result_of_another_revision_is_listed_and_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = Config()
@@ -51,30 +51,30 @@ def test_a_result_of_another_revision_is_listed_and_not_served(
     row = dataclasses.replace(methods.METHODS["filter"], revision=7)
     monkeypatch.setattr("zerocross.methods.values.METHODS", {**methods.METHODS, "filter": row})
     assert cache.find(training(config, Placement())) is None
-    (found,) = stale(tmp_path)
-    assert (found.method, found.reason, found.migratable) == ("filter", "method revision 1, now 7", False)
+    (actual,) = stale(tmp_path)
+    assert (actual.method, actual.reason, actual.migratable) == ("filter", "method revision 1, now 7", False)
     monkeypatch.setattr("sys.argv", ["zerocross", "runs", str(tmp_path), "--stale"])
     assert run() == 0
-    said = capsys.readouterr().out
-    assert "method revision 1, now 7" in said
-    assert "1 of 2 results" in said
-    with pytest.raises(ValueError, match=r"1 results are of another revision: filter, seed 0"):
+    output = capsys.readouterr().out
+    assert "method revision 1, now 7" in output
+    assert "1 of 2 results" in output
+    with pytest.raises(ValueError, match=r"1 results have another revision: filter, seed 0"):
         check_revisions([result, other])
     with pytest.raises(ValueError, match="zerocross runs --stale"):
         summarise([other, result])
 
 
-def test_new_fields_rename_a_result_and_keep_what_it_says(tmp_path: Path) -> None:
+def test_new_fields_rename_a_result_and_keep_its_content(tmp_path: Path) -> None:
     config = Config(seed=3)
     written = to_dict(config)
     del written["processes"]  # as an older version wrote it
     result = write(tmp_path, config, hash="0" * 16, config=written)
-    (found,) = stale(tmp_path)
-    assert found.migratable
+    (actual,) = stale(tmp_path)
+    assert actual.migratable
     assert [(old.stem, new.stem) for old, new in migrate(tmp_path)] == [("0" * 16, config.hash)]
     kept = json.loads((tmp_path / f"{config.hash}.json").read_text())
     assert kept["final"] == result["final"]
-    assert kept["config"]["model"]["options"]["weights"] == "theta"  # written out
+    assert kept["config"]["model"]["options"]["weights"] == "theta"  # written explicitly
     assert stale(tmp_path) == []
     assert RunCache(tmp_path, tmp_path / "work").find(training(config, Placement())) == kept
 
@@ -88,7 +88,7 @@ def test_migration_overwrites_nothing(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 
-@pytest.mark.usefixtures("raised")
+@pytest.mark.usefixtures("new_revision")
 def test_a_result_of_another_revision_is_not_renamed(tmp_path: Path) -> None:
     config = Config()
     write(tmp_path, config, hash="0" * 16, revision={"engine": 1, "method": 1})
@@ -98,20 +98,20 @@ def test_a_result_of_another_revision_is_not_renamed(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_listed(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"config": {"no_such_field": 1}, "hash": "a"}')
-    (found,) = stale(tmp_path)
-    assert "cannot be read" in found.reason
+    (result,) = stale(tmp_path)
+    assert "cannot be read" in result.reason
 
 
-def test_committed_results_are_those_of_the_present_code() -> None:
+def test_committed_results_are_of_the_current_revision() -> None:
     assert stale(RESULTS / "runs") == []
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*-reduced.json")), ids=lambda path: path.stem)
-def test_committed_artefacts_stand_on_committed_runs(path: Path) -> None:
+def test_committed_artefacts_are_based_on_committed_runs(path: Path) -> None:
     assert missing_runs(json.loads(path.read_text()), present_runs(RESULTS / "runs")) == []
 
 
-def test_an_artefact_names_runs_that_are_gone_or_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_stale_runs_of_an_artefact_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = write(tmp_path, Config())
     run = {"label": "filter", "seed": 0, "hash": result["hash"], "evaluated_on": "test"}
     document = {"data": {"runs": [run, {**run, "hash": "gone"}]}}

@@ -1,4 +1,4 @@
-"""Many runs: read where they are there already, trained where not, and cut at any moment without a loss."""
+"""Many runs: finished ones are read from the cache, others trained, and stopping at any moment loses nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zerocross.train.config import Config, resolved, to_dict
 SETTINGS = {
     "stages.0.epochs": "1", "compile": "off", "model.options.width": "4", "batch_size": "128", "log_every": "1",
 }  # fmt: skip
-# The same run as a command; a checkpoint every 4 of its 33 updates.
+# The same run as a command, with a checkpoint every 4 of its 33 updates.
 COMPARE = (
     "compare", "--methods", "filter:2", "--epochs", "3", "--set", "compile=off", "--set", "model.options.width=4",
     "--set", "batch_size=128", "--set", "log_every=1", "--set", "checkpoint_every=4",
@@ -36,7 +36,7 @@ COMPARE = (
 
 
 def small(method: str = "filter", **changes: str) -> Config:
-    """A run of a second."""
+    """Return the config of a run that takes a second."""
     config = train.with_method(train.RECIPES["digits"].config, method)
     return train.changed(config, {**SETTINGS, **{name.replace("__", "."): value for name, value in changes.items()}})
 
@@ -54,14 +54,14 @@ def runs(configs: list[Config], folder: Path, *, keep: bool = False, jobs: int =
 
 
 def figures(result: dict[str, Any]) -> dict[str, Any]:
-    """All of a result that a repetition must have, too."""
+    """Return all of a result that a repetition must reproduce."""
     return {key: result[key] for key in ("hash", "config", "final", "history", "ff_ratio", "train_loss")}
 
 
 @pytest.fixture(scope="module")
-def shelved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the results of two finished runs."""
-    folder = tmp_path_factory.mktemp("shelved")
+def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the results of two finished runs."""
+    folder = tmp_path_factory.mktemp("finished_runs")
     runs([small(), small("latent-sgd")], folder)
     return folder
 
@@ -76,22 +76,22 @@ def forks() -> Iterator[Forks]:
 
 @pytest.fixture(scope="module")
 def unbroken(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The figures of a comparison that nobody touched, by hash."""
+    """Return the figures of an uninterrupted comparison by hash."""
     folder = tmp_path_factory.mktemp("unbroken")
     command = forks.start(folder, *COMPARE)
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     return results_in(folder)
 
 
 def results_in(folder: Path) -> dict[str, Any]:
-    found = (folder / "results" / "runs").glob("*.json")
-    return {path.stem: figures(json.loads(path.read_text(encoding="utf-8"))) for path in found}
+    result = (folder / "results" / "runs").glob("*.json")
+    return {path.stem: figures(json.loads(path.read_text(encoding="utf-8"))) for path in result}
 
 
-def copied(shelved: Path, folder: Path) -> Path:
-    """The same results where a test may spoil them; the path of the first one."""
+def copied(finished_runs: Path, folder: Path) -> Path:
+    """Copy the results to a folder where a test may damage them; return the path of the first."""
     (folder / "results").mkdir()
-    for path in (shelved / "results").iterdir():
+    for path in (finished_runs / "results").iterdir():
         (folder / "results" / path.name).write_bytes(path.read_bytes())
     return folder / "results" / f"{small().hash}.json"
 
@@ -100,19 +100,19 @@ def never(*words: object, **values: object) -> None:
     raise AssertionError("a run was begun")
 
 
-# ---- what is there is read
+# ---- finished runs are read
 
 
-def test_results_are_written_by_hash_and_folders_of_finished_runs_go(shelved: Path) -> None:
+def test_results_are_written_by_hash_and_folders_of_finished_runs_are_removed(finished_runs: Path) -> None:
     names = {f"{config.hash}.json" for config in (small(), small("latent-sgd"))}
-    assert {path.name for path in (shelved / "results").iterdir()} == names
-    assert list((shelved / "work").iterdir()) == []
+    assert {path.name for path in (finished_runs / "results").iterdir()} == names
+    assert list((finished_runs / "work").iterdir()) == []
 
 
-def test_what_is_there_is_read_and_not_trained_again(
-    shelved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_cached_results_are_read_and_not_trained_again(
+    finished_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = copied(shelved, tmp_path)
+    path = copied(finished_runs, tmp_path)
     result = json.loads(path.read_text(encoding="utf-8"))
     result["final"]["top1"] = 12.34
     path.write_text(json.dumps(result), encoding="utf-8")
@@ -123,10 +123,10 @@ def test_what_is_there_is_read_and_not_trained_again(
     assert first["config"]["method"] == "latent-sgd"
 
 
-def test_equal_configs_are_run_once_and_only_what_is_missing(
-    shelved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_equal_configs_are_run_once_and_only_if_missing(
+    finished_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied(shelved, tmp_path)
+    copied(finished_runs, tmp_path)
     begun, begin = [], train.begin
 
     def counted(config: Config, *words: Any, **values: Any) -> train.Finished:
@@ -134,13 +134,13 @@ def test_equal_configs_are_run_once_and_only_what_is_missing(
         return begin(config, *words, **values)
 
     monkeypatch.setattr(train, "begin", counted)
-    renamed = dataclasses.replace(small(seed="3"), recipe="another name")  # which decides nothing
+    renamed = dataclasses.replace(small(seed="3"), recipe="another name")  # which does not affect the result
     results = runs([small(seed="3"), small(), renamed], tmp_path)
     assert begun == [3]
     assert results[0] == results[2]
 
 
-def test_kept_folders_hold_the_weights(tmp_path: Path) -> None:
+def test_kept_folders_contain_the_weights(tmp_path: Path) -> None:
     runs([small()], tmp_path, keep=True)
     assert (tmp_path / "work" / small().hash / "model.safetensors").is_file()
 
@@ -172,7 +172,7 @@ def spoil_score(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (spoil_text, "is damaged"),
         (lambda _: "[]", "is not a JSON object"),
@@ -180,16 +180,16 @@ def spoil_score(text: str) -> str:
         (spoil_config, "the result of another config"),
         (spoil_field, "colour"),
         (spoil_parts, "it has no history"),
-        (spoil_score, "remove it to have this run made again"),
+        (spoil_score, "remove the file to repeat this run"),
     ],
 )
 def test_damaged_result_is_refused_by_name_before_anything_runs(
-    shelved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, said: str
+    finished_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, message: str
 ) -> None:
-    path = copied(shelved, tmp_path)
+    path = copied(finished_runs, tmp_path)
     path.write_text(spoil(path.read_text(encoding="utf-8")), encoding="utf-8")
     monkeypatch.setattr(train, "begin", never)
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         runs([small(seed="5"), small()], tmp_path)
     assert str(path) in str(refused.value)
 
@@ -197,7 +197,7 @@ def test_damaged_result_is_refused_by_name_before_anything_runs(
 # ---- what fails
 
 
-def test_failed_run_is_told_not_kept_and_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_failed_run_is_reported_not_cached_and_does_not_stop_the_others(tmp_path: Path) -> None:
     failed, good = runs([diverging(), small()], tmp_path)
     assert "training diverged at update" in failed["failed"]
     assert failed["hash"] == diverging().hash
@@ -208,7 +208,7 @@ def test_failed_run_is_told_not_kept_and_does_not_stop_the_others(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         ({"optimizer__alpha": "2"}, "alpha is 2"),
         ({"model__options__widht": "8"}, "did you mean 'width'"),
@@ -216,35 +216,33 @@ def test_failed_run_is_told_not_kept_and_does_not_stop_the_others(tmp_path: Path
         ({"data__name": "cifar10"}, "cifar10"),
     ],
 )
-def test_settings_that_a_later_run_would_refuse_are_refused_first(
-    tmp_path: Path, bad: dict[str, str], said: str
-) -> None:
-    with pytest.raises((ValueError, FileNotFoundError), match=said):
+def test_invalid_settings_of_later_runs_are_refused_first(tmp_path: Path, bad: dict[str, str], message: str) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         runs([small(), small(**bad)], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_numbers_of_processes_are_refused(tmp_path: Path) -> None:
+def test_invalid_numbers_of_processes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs is 0"):
         runs([small()], tmp_path, jobs=0)
-    with pytest.raises(ValueError, match="one device each"):
+    with pytest.raises(ValueError, match="uses one device"):
         run_all([small()], train.Placement(devices=2), cached(tmp_path))
 
 
-def test_run_that_another_process_is_at_is_waited_for(shelved: Path, tmp_path: Path) -> None:
-    config, said = small(), []
+def test_a_run_of_another_process_is_waited_for(finished_runs: Path, tmp_path: Path) -> None:
+    config, messages = small(), []
     (tmp_path / "work").mkdir()
     other = FileLock(tmp_path / "work" / f"{config.hash}.lock")
     other.acquire()
 
     def other_finishes(text: str) -> None:
-        said.append(text)
-        copied(shelved, tmp_path)
+        messages.append(text)
+        copied(finished_runs, tmp_path)
         other.release()
 
     result = cached(tmp_path).finish(training(config, train.Placement()), show=False, say=other_finishes)
-    assert "another process is at this run" in said[0]
-    assert result == json.loads((shelved / "results" / f"{config.hash}.json").read_text(encoding="utf-8"))
+    assert "another process is working on this run" in messages[0]
+    assert result == json.loads((finished_runs / "results" / f"{config.hash}.json").read_text(encoding="utf-8"))
     assert not (tmp_path / "work" / config.hash).exists()
 
 
@@ -260,45 +258,45 @@ def second_run_is_under_way(folder: Path) -> bool:
     return len(results) == 1 and any(path.stem != results[0].stem and updates(path) >= 14 for path in begun(folder))
 
 
-def goes_on(forks: Forks, folder: Path) -> Command:
+def resumes(forks: Forks, folder: Path) -> Command:
     command = forks.start(folder, *COMPARE)
-    assert command.wait() == 0, command.said()
-    assert "2 runs: 1 in results/runs already, 1 to do" in command.said()
-    assert "epoch 1 of 3" not in command.said()  # which had been done
-    assert "epoch 3 of 3" in command.said()
+    assert command.wait() == 0, command.output()
+    assert "2 runs: 1 finished in results/runs, 1 to do" in command.output()
+    assert "epoch 1 of 3" not in command.output()  # which had been done
+    assert "epoch 3 of 3" in command.output()
     return command
 
 
-def test_killed_comparison_goes_on_where_it_was(forks: Forks, tmp_path: Path, unbroken: dict[str, Any]) -> None:
+def test_killed_comparison_resumes(forks: Forks, tmp_path: Path, unbroken: dict[str, Any]) -> None:
     command = forks.start(tmp_path, *COMPARE, patch=UNHURRIED)
     until(lambda: second_run_is_under_way(tmp_path))
     command.kill(signal.SIGKILL)
     assert command.wait() == -signal.SIGKILL
-    goes_on(forks, tmp_path)
+    resumes(forks, tmp_path)
     assert results_in(tmp_path) == unbroken
     assert begun(tmp_path) == []
 
 
-def test_stopped_comparison_saves_itself_and_says_how_to_go_on(
+def test_stopped_comparison_saves_a_checkpoint_and_prints_how_to_resume(
     forks: Forks, tmp_path: Path, unbroken: dict[str, Any]
 ) -> None:
     command = forks.start(tmp_path, *COMPARE, patch=UNHURRIED)
     until(lambda: second_run_is_under_way(tmp_path))
     command.kill(signal.SIGTERM)
     assert command.wait() == 143
-    last = command.said().strip().splitlines()[-1]
+    last = command.output().strip().splitlines()[-1]
     assert last.startswith("zerocross: stopped after ")
-    assert last.endswith("checkpoint saved, with 1 of 2 runs finished; the same command continues from there")
-    goes_on(forks, tmp_path)
+    assert last.endswith("checkpoint saved, with 1 of 2 runs finished; run the same command again to continue")
+    resumes(forks, tmp_path)
     assert results_in(tmp_path) == unbroken
 
 
-def test_interrupt_outside_of_a_run_is_told_likewise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_outside_of_a_run_is_reported_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*words: object, **values: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train, "begin", interrupted)
-    with pytest.raises(Interrupted, match="with 0 of 1 run finished; the same command continues") as stopped:
+    with pytest.raises(Interrupted, match="with 0 of 1 run finished; run the same command again") as stopped:
         runs([small()], tmp_path)
     assert stopped.value.exit_code == 130
 
@@ -319,13 +317,13 @@ def test_side_by_side_gives_the_same_figures(tmp_path: Path, capsys: pytest.Capt
     assert two[0]["provenance"]["machine"]["threads"] == 1
     assert two[1]["failed"].split(".")[0] == one[1]["failed"].split(".")[0]
     assert [path.stem for path in (tmp_path / "two" / "results").iterdir()] == [small().hash]
-    said = capsys.readouterr().out
-    assert "run 1 of 2: filter, seed 0: epoch 1 of 1  test" in said
-    assert "run 2 of 2: filter, seed 7 failed: training diverged" in said
+    output = capsys.readouterr().out
+    assert "run 1 of 2: filter, seed 0: epoch 1 of 1  test" in output
+    assert "run 2 of 2: filter, seed 7 failed: training diverged" in output
 
 
 def answered(folder: Path, **answer: Any) -> Handle:
-    """A job in another process that has ended so."""
+    """Return a job in another process that has ended with this answer."""
     job = training(small(), train.Placement())
     folder.mkdir()
     if answer:
@@ -335,31 +333,31 @@ def answered(folder: Path, **answer: Any) -> Handle:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "said"),
+    ("answer", "error", "message"),
     [
         ({"refused": "no such teacher"}, ValueError, "no such teacher"),
         ({"os_error": [28, "No space left on device"]}, OSError, "No space left"),
-        ({"broke": "KeyError: 'x'"}, RuntimeError, "broke:\nKeyError: 'x'"),
+        ({"broke": "KeyError: 'x'"}, RuntimeError, "raised:\nKeyError: 'x'"),
     ],
 )
-def test_errors_in_another_process_are_errors_here(
-    tmp_path: Path, answer: dict[str, Any], error: type[Exception], said: str
+def test_errors_in_another_process_are_raised(
+    tmp_path: Path, answer: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         execute._outcome(answered(tmp_path / "jobs", **answer), cached(tmp_path))
 
 
-def test_process_that_is_killed_again_and_again_is_a_failed_run(tmp_path: Path) -> None:
+def test_a_repeatedly_killed_process_is_a_failed_run(tmp_path: Path) -> None:
     handle = answered(tmp_path / "jobs")
     assert execute._outcome(handle, cached(tmp_path)) is None
-    assert execute._lost(handle).endswith("(killed, or out of memory?); it last said: KeyError: 'x'")
+    assert execute._lost(handle).endswith("(killed, or out of memory?); its last output: KeyError: 'x'")
     handle.tidy(keep_log=True)
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["7_0_log.out"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_processes_end_with_their_parent_and_go_on_later(forks: Forks, tmp_path: Path, number: int) -> None:
+def test_processes_end_with_their_parent_and_resume_later(forks: Forks, tmp_path: Path, number: int) -> None:
     long = tuple("400" if word == "3" else word for word in COMPARE)
     command = forks.start(tmp_path, *long, "--jobs", "2", OMP_NUM_THREADS="2")
     until(lambda: len([run for run in begun(tmp_path) if updates(run) >= 6]) == 2)
@@ -370,13 +368,13 @@ def test_processes_end_with_their_parent_and_go_on_later(forks: Forks, tmp_path:
     assert command.wait() == (-number if number == signal.SIGKILL else 128 + number)
     until(lambda: not [pid for pid in pids if is_alive(pid)], timeout=120)
     if number != signal.SIGKILL:
-        assert "stopped and saved, with 0 of 2 runs finished; the same command continues" in command.said()
+        assert "stopped and saved, with 0 of 2 runs finished; run the same command again" in command.output()
     seen = {run.name: updates(run) for run in begun(tmp_path)}
     again = forks.start(tmp_path, *long, "--jobs", "2", OMP_NUM_THREADS="2")
     until(lambda: all(updates(run) > seen[run.name] + 5 for run in begun(tmp_path)))
     again.kill(signal.SIGTERM)
     assert again.wait() == 143
-    assert "epoch 1 of 400" not in again.said() or min(seen.values()) < 11
+    assert "epoch 1 of 400" not in again.output() or min(seen.values()) < 11
 
 
 def is_alive(pid: int) -> bool:
@@ -397,7 +395,7 @@ def job(config: Config) -> Job:
     return training(config, train.Placement())
 
 
-def test_time_left_goes_by_the_runs_most_alike() -> None:
+def test_time_left_is_estimated_from_the_most_similar_runs() -> None:
     known = [finished(small(), 10.0), finished(small("bop"), 30.0), finished(small(seed="2"), 20.0)]
     assert guessed_seconds(small(seed="5"), known) == 15.0
     assert guessed_seconds(small(seed="5", stages__0__epochs="4"), known) == 60.0
@@ -410,5 +408,5 @@ def test_time_left_goes_by_the_runs_most_alike() -> None:
     assert seconds_left(todo, [], {}) is None
 
 
-def test_durations_can_be_read() -> None:
+def test_durations_as_text() -> None:
     assert [duration(s) for s in (0.4, 42, 307, 3907)] == ["0 s", "42 s", "5:07 min", "1:05:07 h"]

@@ -1,4 +1,4 @@
-"""What the tests of training share: processes to run commands in, and runs that nobody touched to compare with."""
+"""Fixtures of the training tests: processes that run commands, and uninterrupted runs for comparison."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def forks() -> Iterator[Forks]:
 
 @pytest.fixture(scope="session")
 def unbroken(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of one process that nobody touched."""
+    """Return an uninterrupted run of one process."""
     folder = tmp_path_factory.mktemp("unbroken")
     command = forks.start(folder, "train", *SMALL, "--out", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     return folder / "run"
 
 
 @pytest.fixture(scope="session")
 def unbroken_two(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two processes that nobody touched."""
+    """Return an uninterrupted run of two processes."""
     folder = tmp_path_factory.mktemp("unbroken_two")
     commands = forks.start_two(folder, "train", *SMALL, "--out", "run")
-    assert [command.wait() for command in commands] == [0, 0], commands[0].said() + commands[1].said()
+    assert [command.wait() for command in commands] == [0, 0], commands[0].output() + commands[1].output()
     return folder / "run"

@@ -1,4 +1,4 @@
-"""Every method of the registry under one contract: its update is its formula, and its weights stay binary."""
+"""Every method of the registry under one contract: its update equals its formula, and its weights stay binary."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ LATENT = [name for name, method in METHODS.items() if method.kind == "latent"]
 
 
 def layer_of(method: methods.Method) -> BinaryLinear:
-    """One layer of the method in float64, with the options that it gives to a network's layers."""
+    """Return one layer of the method in float64, with the options that the method sets in a network."""
     torch.manual_seed(0)
     options = {key: value for key, value in method.model_options.items() if key not in ("surrogate", "standardize")}
     return BinaryLinear(SHAPE[1], SHAPE[0], **options).double()  # type: ignore[arg-type]
 
 
 def gradients() -> torch.Tensor:
-    """Of the loss with respect to the binary weight, step by step: noise around a mean that changes its sign."""
+    """Return gradients with respect to the binary weight, step by step: noise around a mean of changing sign."""
     draw = torch.Generator().manual_seed(3)
     swing = torch.cos(torch.arange(STEPS) / 7)[:, None, None]
     return (torch.randn(STEPS, *SHAPE, generator=draw) + swing).double()
 
 
 def channel_mean(w: np.ndarray, grad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """ReActNet's weight: the sign times the filter's mean magnitude; its gradient passes unscaled, stopped beyond 1."""
+    """ReActNet's weight: the sign times the filter's mean magnitude; its gradient passes unscaled, 0 beyond 1."""
     return signs(w) * np.abs(w).mean(1, keepdims=True), grad * (np.abs(w) <= 1)
 
 
 def latent_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinear) -> np.ndarray:
-    """The latent weights after all steps: the binariser's gradient by hand, then the optimizer's update by hand."""
+    """Return the latent weights after all steps: the binarizer's gradient and the optimizer's update, done manually."""
     w = layer.weight.detach().numpy().copy()
     binarizer: Any = layer.binarizer
     own = {} if binarizer is None else {key: value.numpy() for key, value in binarizer.state_dict().items()}
@@ -80,7 +80,7 @@ def latent_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLine
 
 
 def theta_twin(name: str, h: Any, lr: Callable[[int], float], layer: BinaryLinear) -> np.ndarray:
-    """The binary weights after all steps."""
+    """Return the binary weights after all steps."""
     theta, rates, x = layer.weight.detach().numpy().copy(), np.array([lr(i) for i in range(STEPS)]), gradients().numpy()
     if name == "bop":
         return naive.bop(x, rates, h["tau"], theta)[-1]
@@ -103,7 +103,7 @@ def test_update_equals_a_naive_twin(name: str) -> None:
     method = METHODS[name]
     layer, h = layer_of(method), method.hyperparameters
     for own in layer.parameters():
-        own.requires_grad_(own is layer.weight)  # a learned scale is the real parameters' business
+        own.requires_grad_(own is layer.weight)  # a learned scale belongs to the real parameters
     first = methods.first_values(h)
 
     def lr(step: int) -> float:
@@ -119,19 +119,19 @@ def test_update_equals_a_naive_twin(name: str) -> None:
         layer.zero_grad()
         (layer.binary_weight() * grad).sum().backward()
         optimizer.step()
-    found = layer.weight.detach().numpy()
-    assert not np.allclose(found, layer_of(method).weight.detach().numpy())  # it has moved
-    np.testing.assert_allclose(found, expected, rtol=3e-5, atol=1e-7)
+    result = layer.weight.detach().numpy()
+    assert not np.allclose(result, layer_of(method).weight.detach().numpy())  # it has changed
+    np.testing.assert_allclose(result, expected, rtol=3e-5, atol=1e-7)
 
 
 def signed_weight(layer: Any) -> torch.Tensor:
-    """What a layer computes with, as minus and plus one scale per filter."""
+    """Return the weight that a layer computes with, as minus and plus one scale per filter."""
     return around_zero(layer.binarizer_name, layer.binary_weight().detach())
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_weights_are_binary_and_flips_are_those_of_the_layers(name: str) -> None:
-    """After a few updates every binary layer holds -scale and +scale, and the FF ratio is counted on those."""
+def test_weights_are_binary_and_flips_equal_those_of_the_layers(name: str) -> None:
+    """After a few updates, every binary layer contains -scale and +scale, and the FF ratio is counted on those."""
     method = METHODS[name]
     config = with_method(recipes.get("digits").config, name)
     config = dataclasses.replace(config, log_every=1)
@@ -151,7 +151,7 @@ def test_weights_are_binary_and_flips_are_those_of_the_layers(name: str) -> None
         weights = [signed_weight(layer) for layer in layers]
         flips = sum(int((was != (now < 0)).sum()) for was, now in zip(before, weights, strict=True))
         total = sum(now.numel() for now in weights)
-        # DSQ's threshold is a real parameter, which the other optimizer moves after the count.
+        # DSQ's threshold is a real parameter, which the other optimizer changes after the count.
         assert ff_ratio(optimizer) == pytest.approx(flips / total, abs=5e-4 if name == "dsq" else 1e-12)
         for weight in weights:
             size = weight.abs().flatten(1)
@@ -178,7 +178,7 @@ def test_flip_is_tuned_by_one_number_filter_by_three_and_latent_sgd_by_seven() -
     assert len(METHODS["latent-sgd"].tuned) == 7
 
 
-def test_method_brings_its_stages_and_real_settings_and_keeps_the_budget() -> None:
+def test_method_sets_its_stages_and_real_settings_and_keeps_the_budget() -> None:
     config = with_epochs(recipes.get("cifar10-birealnet20").config, 5)
     adam = with_method(config, "adambnn")
     assert [(stage.epochs, stage.binarize, stage.init_from) for stage in adam.stages] == [
@@ -220,7 +220,7 @@ def test_two_step_training_of_the_filter_starts_warm() -> None:
     alpha = float(config.optimizer["alpha"])  # type: ignore[arg-type]
     assert config.optimizer_of(config.stages[1])["warm_start"] == pytest.approx(3 * math.sqrt(alpha / 2))
     flip = two_step(with_method(recipes.get("digits").config, "flip"))
-    # alpha = (pi r)^2 / gamma, about
+    # alpha = (pi r)^2 / gamma, approximately
     assert flip.optimizer_of(flip.stages[1])["warm_start"] == pytest.approx(
         3 * math.sqrt((math.pi * 0.01) ** 2 / 0.1 / 2), rel=0.03
     )
@@ -230,7 +230,7 @@ def test_two_step_training_of_the_filter_starts_warm() -> None:
         two_step(with_method(recipes.get("digits").config, "bop"))
 
 
-def test_split_claims_binarizers_parameters_as_real_ones_without_decay() -> None:
+def test_parameters_of_binarizers_are_real_and_without_decay() -> None:
     model = models.create("digits_net", **METHODS["dsq"].model_options)
     split = split_params(model)
     claimed = {id(param) for param in split.real_no_decay}
@@ -239,6 +239,6 @@ def test_split_claims_binarizers_parameters_as_real_ones_without_decay() -> None
     assert all(id(param) in claimed for param in own)
 
 
-def test_config_of_a_method_is_hashed_with_its_own_settings() -> None:
+def test_the_hash_includes_the_settings_of_the_method() -> None:
     hashes = {with_method(Config(), name).hash for name in METHODS}
     assert len(hashes) == len(METHODS)

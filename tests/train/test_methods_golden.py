@@ -23,19 +23,20 @@ from zerocross.optim.ovsw import scaled_up
 
 GOLDEN = [name for name, method in METHODS.items() if method.golden is not None]
 SHAPES = {"conv8x4x3x3": (8, 4, 3, 3), "linear10x20": (10, 20)}
-ADABIN = {"distance": "alpha_a", "centre": "beta_a"}  # our names of its activation's parameters, and theirs
+# Our names of the parameters of its activation, and the published ones.
+ADABIN = {"distance": "alpha_a", "centre": "beta_a"}
 BAYESBINN = {"lr": "lr", "temperature": "temperature", "train_size": "train_set_size", "start": "lambda_init"}
-LAYER_ONLY = ["ovsw"]  # whose files have whole layers, and no binary weights
+LAYER_ONLY = ["ovsw"]  # files with whole layers, and no binary weights
 TRACED = ["torch-sgd", "adambnn", "binarynet", "xnor-net"]
 
 
 def golden(name: str) -> Mapping[str, np.ndarray]:
-    """The numbers of a method."""
+    """Return the numbers of a method."""
     return load(str(METHODS[name].golden))
 
 
 def layer_of(name: str, weight: np.ndarray, progress: float = 0.0) -> Any:
-    """A layer of the method with this weight and scales of 1, its weights projected where its optimizer does that."""
+    """Return a layer of the method with this weight and scales of 1, projected if its optimizer does so."""
     method = METHODS[name]
     options: Any = {k: v for k, v in method.model_options.items() if k not in ("surrogate", "standardize")}
     if weight.ndim == 4:
@@ -57,19 +58,19 @@ def layer_of(name: str, weight: np.ndarray, progress: float = 0.0) -> Any:
 
 
 def sign_of(name: str) -> nn.Module:
-    """What the method puts before a binary layer."""
+    """Return the sign layer that the method uses before a binary layer."""
     options = METHODS[name].model_options
     return Style(**{key: options[key] for key in ("surrogate", "standardize") if key in options}).sign(1)  # type: ignore[arg-type]
 
 
-def close(found: torch.Tensor | None, expected: np.ndarray) -> None:
-    """Within 1e-5 of the largest value."""
-    assert found is not None
-    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+def close(result: torch.Tensor | None, expected: np.ndarray) -> None:
+    """Check that values agree within 1e-5 of the largest value."""
+    assert result is not None
+    np.testing.assert_allclose(result.detach().numpy(), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def at_points(numbers: Mapping[str, np.ndarray], prefix: str) -> list[tuple[str, float]]:
-    """(prefix of a schedule point, progress) of every point that is stored, or the prefix alone."""
+    """Return (prefix of a schedule point, progress) of every stored point, or the prefix alone."""
     if "epochs__total" not in numbers:
         return [(prefix, 0.0)]
     total = int(numbers["epochs__total"])
@@ -80,7 +81,7 @@ def at_points(numbers: Mapping[str, np.ndarray], prefix: str) -> list[tuple[str,
 @pytest.mark.parametrize("name", [name for name in GOLDEN if METHODS[name].kind == "latent" and name not in LAYER_ONLY])
 @pytest.mark.parametrize("size", ["small", "wide"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_binary_weight_and_gradient_are_the_published_ones(name: str, shape: str, size: str) -> None:
+def test_binary_weights_and_gradients_equal_the_published_ones(name: str, shape: str, size: str) -> None:
     numbers, prefix = golden(name), f"{shape}__seed0__{size}__"
     for point, progress in at_points(numbers, prefix):
         layer = layer_of(name, numbers[prefix + "weight"], progress)
@@ -90,7 +91,7 @@ def test_binary_weight_and_gradient_are_the_published_ones(name: str, shape: str
         assert np.array_equal(out.detach().numpy() < 0, numbers[point + "binary_weight"] < 0)
         close(out, numbers[point + "binary_weight"])
         grad, expected = layer.weight.grad, numbers[point + "grad_weight"]
-        if name == "dsq":  # at the bound itself, the largest weight, a clamp may give all, half or nothing
+        if name == "dsq":  # at the bound itself, the largest weight, the gradient of a clamp may be 1, 1/2 or 0
             inside = np.abs(numbers[prefix + "weight"]) < np.abs(numbers[prefix + "weight"]).max()
             grad, expected = grad[torch.tensor(inside)], expected[inside]
         close(grad, expected)
@@ -99,7 +100,7 @@ def test_binary_weight_and_gradient_are_the_published_ones(name: str, shape: str
 
 
 @pytest.mark.parametrize("name", ["torch-sgd", "xnor-net", "xnor-net++", "ir-net", "recu", "reste", "adabin", "siman"])
-def test_activations_and_their_gradient_are_the_published_ones(name: str) -> None:
+def test_activations_and_gradients_equal_the_published_ones(name: str) -> None:
     numbers, prefix, sign = golden(name), "act4x8x6x6__seed0__", sign_of(name)
     for point, progress in at_points(numbers, prefix) or [(prefix, 0.5)]:
         set_progress(sign, progress)
@@ -111,13 +112,14 @@ def test_activations_and_their_gradient_are_the_published_ones(name: str) -> Non
         assert np.array_equal(out.detach().numpy(), numbers[point + "binary_act"])
         assert x.grad is not None
         ours, theirs = (grad * (x.detach().abs() != 1) for grad in (x.grad, torch.tensor(numbers[point + "grad_x"])))
-        close(ours, theirs.numpy())  # at exactly 1 published clips differ: XNOR-Net's stops there, BinaryNet's does not
+        # At exactly 1, published clips differ: XNOR-Net's gradient is 0, BinaryNet's is not.
+        close(ours, theirs.numpy())
         for key, value in sign.named_parameters():
             close(value.grad, numbers[f"{prefix}grad_{ADABIN[key]}"])
-        assert torch.equal(sign.eval()(x), out)  # what training alone standardises changes no sign
+        assert torch.equal(sign.eval()(x), out)  # standardisation, which is used only in training, changes no sign
 
 
-def test_maxout_is_the_published_one() -> None:
+def test_maxout_equals_the_published_one() -> None:
     numbers, prefix, maxout = golden("adabin"), "act4x8x6x6__seed0__", make_activation("maxout", 8)
     names = {"positive": "pos", "negative": "neg"}
     assert {key: value.unique().tolist() for key, value in maxout.state_dict().items()} == {
@@ -135,7 +137,7 @@ def test_maxout_is_the_published_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["xnor-net++", "ir-net", "recu"])
-def test_layer_is_the_published_one(name: str) -> None:
+def test_layer_equals_the_published_one(name: str) -> None:
     numbers, prefix = golden(name), "layer_conv8x4x3x3__seed0__"
     ((point, progress),) = at_points(numbers, prefix)
     conv = layer_of(name, numbers[prefix + "weight"])
@@ -156,7 +158,7 @@ def test_layer_is_the_published_one(name: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mode", ["train", "eval"])
-def test_layer_of_ovsw_is_the_published_one(shape: str, mode: str) -> None:
+def test_layer_of_ovsw_equals_the_published_one(shape: str, mode: str) -> None:
     numbers, prefix = golden("ovsw"), f"layer_{shape}__seed0__"
     inner = layer_of("ovsw", numbers[prefix + "weight"])
     layer = nn.Sequential(sign_of("ovsw"), inner).train(mode == "train")
@@ -166,13 +168,13 @@ def test_layer_of_ovsw_is_the_published_one(shape: str, mode: str) -> None:
     close(out, numbers[f"{prefix}{mode}__out"])
     close(x.grad, numbers[f"{prefix}{mode}__grad_x"])
     close(inner.weight.grad, numbers[f"{prefix}{mode}__grad_weight"])
-    if mode == "train":  # the gradient as scaled up before a step
+    if mode == "train":  # the gradient, scaled up before a step
         delta = float(METHODS["ovsw"].hyperparameters["delta"])  # type: ignore[arg-type]
         close(scaled_up(inner.weight.grad, inner.weight.detach(), delta), numbers[prefix + "ags_grad"])
 
 
 @pytest.mark.parametrize(("run", "size"), [("grads1e-3", 1), ("grads1e-1", 100)])
-def test_fifty_steps_of_ovsw_keep_the_published_signs(run: str, size: float) -> None:
+def test_fifty_steps_of_ovsw_have_the_published_signs(run: str, size: float) -> None:
     """Small gradients, which are scaled up, and large ones, which are not."""
     numbers, h = golden("ovsw"), METHODS["ovsw"].hyperparameters
     assert (h["delta"], h["dampen"]) == (numbers["hyper_delta"], numbers["hyper_dampen_weight"])
@@ -188,16 +190,16 @@ def test_fifty_steps_of_ovsw_keep_the_published_signs(run: str, size: float) -> 
     close(optimizer.state[param]["rate"], numbers[f"trace_{run}__tracker_end"])
 
 
-def test_schedules_are_the_published_ones() -> None:
+def test_schedules_equal_the_published_ones() -> None:
     reste, siman = golden("reste"), golden("siman")
     exponents = [reste_exponent(epoch / int(reste["epochs__total"])) for epoch in reste["epochs__at"]]
-    np.testing.assert_allclose(exponents, reste["schedule__o"], rtol=1e-6)  # theirs is in float32
+    np.testing.assert_allclose(exponents, reste["schedule__o"], rtol=1e-6)  # the published one is in float32
     percent = methods.ramps("siman", METHODS["siman"].hyperparameters)["percent"]
-    found = [percent.value(int(epoch), int(siman["epochs__total"])) for epoch in siman["epochs__at"]]
-    np.testing.assert_allclose(found, siman["schedule__percent"], rtol=1e-6)  # theirs is in float32
+    result = [percent.value(int(epoch), int(siman["epochs__total"])) for epoch in siman["epochs__at"]]
+    np.testing.assert_allclose(result, siman["schedule__percent"], rtol=1e-6)  # the published one is in float32
     ir_net, recu = golden("ir-net"), golden("recu")
     t = [ede_temperature(epoch / int(ir_net["epochs__total"])) for epoch in ir_net["epochs__at"]]
-    np.testing.assert_allclose(t, ir_net["schedule__t"], rtol=1e-6)  # theirs is in float32
+    np.testing.assert_allclose(t, ir_net["schedule__t"], rtol=1e-6)  # the published one is in float32
     layer = layer_of("recu", recu["conv8x4x3x3__seed0__small__weight"])
     for epoch, tau in zip(recu["epochs__at"], recu["schedule__tau"], strict=True):
         set_progress(layer, epoch / int(recu["epochs__total"]))
@@ -213,14 +215,14 @@ def test_schedules_are_the_published_ones() -> None:
 
 
 @pytest.mark.parametrize("name", TRACED)
-def test_fifty_steps_of_latent_weights_keep_the_published_signs(name: str) -> None:
+def test_fifty_steps_of_latent_weights_have_the_published_signs(name: str) -> None:
     numbers, method = golden(name), METHODS[name]
     # BinaryNet's coefficient is that of the whole layer, of which two filters are stored.
     layer = layer_of(name, with_rest_of_the_layer(numbers["trace__weight0"]))
     h = dict(method.hyperparameters) | ({"lr": float(numbers["trace__lr"])} if "trace__lr" in numbers else {})
     optimizer = method.build([layer.weight], h, 1)
     for step, grad in enumerate(trace_inputs()[0], start=1):
-        if name == "binarynet":  # Lasagne's Adam adds its epsilon before the bias correction, torch's after it
+        if name == "binarynet":  # Lasagne's Adam adds epsilon before the bias correction, torch's after it
             for group in optimizer.param_groups:
                 group["eps"] = 1e-8 / (1 - 0.999**step) ** 0.5
         optimizer.zero_grad()
@@ -244,7 +246,7 @@ def test_fifty_steps_of_latent_weights_keep_the_published_signs(name: str) -> No
         ("bop2ndorder", "cifar"),
     ],
 )
-def test_fifty_steps_of_binary_weights_are_the_published_ones(name: str, run: str) -> None:
+def test_fifty_steps_of_binary_weights_equal_the_published_ones(name: str, run: str) -> None:
     numbers, method = golden(name), METHODS[name]
     gradients, theta = trace_inputs()
     h = methods.first_values(method.hyperparameters)
@@ -264,8 +266,8 @@ def test_fifty_steps_of_binary_weights_are_the_published_ones(name: str, run: st
 
 
 @pytest.mark.parametrize("run", ["cifar10_defaults", "soft"])
-def test_fifty_steps_of_natural_parameters_are_the_published_ones(run: str) -> None:
-    """The update with the authors' own samples, of which those at the published temperature are signs."""
+def test_fifty_steps_of_natural_parameters_equal_the_published_ones(run: str) -> None:
+    """The update with the authors' own samples; those at the published temperature are signs."""
     numbers = golden("bayesbinn")
     group = {ours: float(numbers[f"{run}__hyper_{key}"]) for ours, key in BAYESBINN.items()}
     group["gamma"] = 1 - float(numbers[f"{run}__hyper_beta"])
@@ -280,7 +282,7 @@ def test_fifty_steps_of_natural_parameters_are_the_published_ones(run: str) -> N
     close(natural, numbers[f"{run}__lambda_step50"])
 
 
-def test_fifty_steps_of_bayesbinn_are_the_published_ones_without_noise() -> None:
+def test_fifty_steps_of_bayesbinn_equal_the_published_ones_without_noise() -> None:
     numbers, h = golden("bayesbinn"), METHODS["bayesbinn"].hyperparameters
     param = nn.Parameter(torch.tensor(numbers["cifar10_defaults__lambda0"]).view(2, -1))
     optimizer: Any = METHODS["bayesbinn"].build([param], h, 1)
@@ -296,7 +298,7 @@ def test_fifty_steps_of_bayesbinn_are_the_published_ones_without_noise() -> None
 
 
 @pytest.mark.parametrize("lr", [0.05, 0.02])
-def test_fifty_steps_of_votes_are_the_published_ones(lr: float) -> None:
+def test_fifty_steps_of_votes_equal_the_published_ones(lr: float) -> None:
     numbers = golden("bold")
     param = nn.Parameter(torch.tensor(2 * numbers["weights0_01"] - 1))
     optimizer = METHODS["bold"].build([param], {"lr": lr}, 1)
@@ -308,5 +310,5 @@ def test_fifty_steps_of_votes_are_the_published_ones(lr: float) -> None:
     close(optimizer.state[param]["votes"], numbers[f"lr{lr}__accumulator_step50"])
 
 
-def test_methods_without_golden_numbers_are_known() -> None:
+def test_methods_without_golden_numbers_are_listed() -> None:
     assert set(METHODS) - set(GOLDEN) == {"flip", "filter-order1", "filter-cascade", "latent-sgd"}

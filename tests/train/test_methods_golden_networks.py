@@ -1,4 +1,4 @@
-"""Whole networks in their published form: ResNet-20 of IR-Net and of ReCU against the authors' code."""
+"""Whole networks in their published form: ResNet-20 of IR-Net and ReCU against the authors' code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTHS = (16, 32, 64)
 
 
 def drawn(name: str) -> dict[str, Tensor]:
-    """The convolutions of the authors' network, drawn as it draws them from torch's seed 0: they need no file."""
+    """Return the convolutions of the authors' network, initialised as theirs from torch's seed 0; no file is needed."""
     torch.manual_seed(0)
     drawn, sizes = {}, {"conv1": (3, 16)}
     for group, (narrow, wide) in enumerate(zip((16, *WIDTHS), WIDTHS, strict=False), start=1):
@@ -36,16 +36,16 @@ def drawn(name: str) -> dict[str, Tensor]:
 
 
 def orders() -> list[list[int]]:
-    """Per group: which of their channels ours is. They put half of the new channels in front, we put all behind."""
-    found = [list(range(16))]
+    """Return the order of channels per group: they put half of the new channels first, we put all of them last."""
+    results = [list(range(16))]
     for wide in WIDTHS[1:]:
         quarter = wide // 4
-        found.append([quarter + c for c in found[-1]] + [*range(quarter), *range(wide - quarter, wide)])
-    return found
+        results.append([quarter + c for c in results[-1]] + [*range(quarter), *range(wide - quarter, wide)])
+    return results
 
 
 def renamed(theirs: str) -> tuple[str, Callable[[Tensor], Tensor]]:
-    """Our name for a tensor of theirs, and the permutation of its channels."""
+    """Return our name of a published tensor, and the permutation of its channels."""
     channels = orders()
     first, _, rest = theirs.partition(".")
     if first in ("conv1", "bn1"):
@@ -66,12 +66,12 @@ def renamed(theirs: str) -> tuple[str, Callable[[Tensor], Tensor]]:
 
 
 def network(name: str) -> nn.Module:
-    """Ours, with the weights of theirs."""
+    """Return our network with the published weights."""
     method, numbers = METHODS[name], load(str(METHODS[name].golden))
     model = models.create("birealnet20", **method.model_options, **method.network)
     prefix = "net20__state__"
     stored = {key.removeprefix(prefix): torch.tensor(v) for key, v in numbers.items() if key.startswith(prefix)}
-    assert torch.equal(stored["conv1.weight"], drawn(name)["conv1.weight"])  # drawn as they were
+    assert torch.equal(stored["conv1.weight"], drawn(name)["conv1.weight"])  # initialised identically
     state = {}
     for key, value in (drawn(name) | stored).items():
         ours, permute = renamed(key)
@@ -84,12 +84,12 @@ def network(name: str) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", ["ir-net", "recu"])
-def test_published_network_has_the_published_outputs_and_gradients(name: str) -> None:
+def test_outputs_and_gradients_equal_the_published_ones(name: str) -> None:
     numbers, model = load(str(METHODS[name].golden)), network(name)
     x = torch.tensor(numbers["net20__x"])
 
-    def close(found: Tensor, expected: Tensor) -> None:
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    def close(result: Tensor, expected: Tensor) -> None:
+        torch.testing.assert_close(result, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
     close(model.eval()(x), torch.tensor(numbers["net20__out_eval"]))
     out = model.train()(x)

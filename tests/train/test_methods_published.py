@@ -1,4 +1,4 @@
-"""What a method brings along besides its arithmetic: ramps, warm-up, what decays, its own network, its old name."""
+"""Settings of a method besides its arithmetic: ramps, warm-up, weight decay, its own network, its old name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_ramps_reach_the_param_groups_at_every_update() -> None:
         assert optimizer.real.param_groups[0]["lr"] == pytest.approx(0.01 * (0.1 + 0.9 * left))
 
 
-def test_any_number_can_be_a_ramp_and_a_ramp_a_number() -> None:
+def test_numbers_and_ramps_are_interchangeable() -> None:
     config = assign.changed(Config(), {"optimizer.gamma": "0.2->0.1"})
     assert config.optimizer["gamma"] == "0.2->0.1"
     assert methods.ramps("filter", config.optimizer)["gamma"].value(1, 2) == pytest.approx(0.15)
@@ -61,14 +61,12 @@ def test_any_number_can_be_a_ramp_and_a_ramp_a_number() -> None:
         ("filter", {"real.decay": "some"}, "'matrices', 'all'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_when_the_config_is_made(
-    method: str, changes: dict[str, str], words: str
-) -> None:
+def test_invalid_settings_are_refused_by_the_config(method: str, changes: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         assign.changed(with_method(Config(), method), changes)
 
 
-def test_schedules_in_text() -> None:
+def test_schedules_as_text() -> None:
     assert [Schedule.parse("linear:0.1", 10).factor(step) for step in (0, 5, 10)] == pytest.approx([1, 0.55, 0.1])
     assert Schedule.parse("cosine:0.2", 10).factor(10) == pytest.approx(0.2)
     assert Schedule.parse("exponential:3e-4", 10).factor(10) == pytest.approx(3e-4)
@@ -77,7 +75,7 @@ def test_schedules_in_text() -> None:
     assert Schedule.parse("step", 10) == Schedule("step", 10)
 
 
-def test_weight_decay_acts_on_all_parameters_where_a_method_says_so() -> None:
+def test_weight_decay_applies_to_all_parameters_if_the_method_says_so() -> None:
     for name, decays in (("filter", {1e-4, 0.0}), ("ir-net", {1e-4}), ("recu", {5e-4})):
         config = with_method(CIFAR, name)
         model = build_model(config, config.stages[0], data.load("digits"))
@@ -87,7 +85,7 @@ def test_weight_decay_acts_on_all_parameters_where_a_method_says_so() -> None:
     assert RealConfig().decay == "matrices"
 
 
-def test_warm_up_is_a_share_of_the_run_and_the_batch_size_is_the_runs() -> None:
+def test_warm_up_is_a_share_of_the_run_and_the_batch_size_that_of_the_run() -> None:
     config = with_method(CIFAR, "recu")
     assert config.warmup_epochs == pytest.approx(400 * 5 / 600)
     assert with_epochs(config, 60).warmup_epochs == pytest.approx(0.5)
@@ -96,19 +94,19 @@ def test_warm_up_is_a_share_of_the_run_and_the_batch_size_is_the_runs() -> None:
     assert with_epochs(CIFAR, 3).warmup_epochs == 0
 
 
-def test_published_network_is_that_of_the_authors_with_their_batch_size() -> None:
+def test_published_network_has_the_authors_architecture_and_batch_size() -> None:
     config = with_network(with_method(CIFAR, "ir-net"), "published")
     assert config.model.options == {"activation": "hardtanh", "shortcut": "subsample"}
     assert config.batch_size == 128
     assert with_network(config, "common") == config
-    assert with_network(CIFAR, "published") == CIFAR  # the filter's network is the common one
+    assert with_network(CIFAR, "published") == CIFAR  # the filter uses the common network
     with pytest.raises(ValueError, match="published networks are variants of birealnet20"):
         with_network(Config(), "published")
     with pytest.raises(ValueError, match="network = 'own'"):
         with_network(CIFAR, "own")
 
 
-def test_old_name_of_a_method_is_taken_with_a_warning() -> None:
+def test_old_name_of_a_method_is_accepted_with_a_warning() -> None:
     with pytest.warns(DeprecationWarning, match="'binaryconnect' is deprecated, use 'binarynet' instead"):
         config = with_method(Config(), "binaryconnect")
     assert config.method == "binarynet"
@@ -125,7 +123,7 @@ def test_old_name_of_a_method_is_taken_with_a_warning() -> None:
         ({"init": "kaiming_fan_out"}, math.sqrt(2 / (128 * 9))),
     ],
 )
-def test_latent_weights_start_as_asked(options: dict[str, float], spread: float) -> None:
+def test_initial_latent_weights_follow_the_options(options: dict[str, float], spread: float) -> None:
     torch.manual_seed(0)
     layer = BinaryConv2d(64, 128, 3, weights="latent", **options)  # type: ignore[arg-type]
     assert layer.weight.std().item() == pytest.approx(spread, rel=0.02)

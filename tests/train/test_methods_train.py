@@ -1,4 +1,4 @@
-"""Every method trains: digits to 93 %, resumed to the bit, compiled, in bf16, by two processes; all only if slow."""
+"""Every method trains: digits to 93 %, resumed bit-exactly, compiled, in bf16, by two processes; all if slow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zerocross.train.variants import with_method
 
 
 def sampled(*names: str) -> Any:
-    """All methods, of which only these are tried by `make test`."""
+    """Return all methods; `make test` runs only the given ones."""
     return pytest.mark.parametrize(
         "name", [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
     )
@@ -39,22 +39,22 @@ def test_digits_are_learned(name: str) -> None:
 
 
 @sampled("ir-net", "adambnn")
-def test_killed_run_ends_in_the_same_bits(name: str, forks: Forks, tmp_path: Path) -> None:
+def test_killed_run_resumes_bit_exactly(name: str, forks: Forks, tmp_path: Path) -> None:
     words = ("train", *SMALL, "--method", name)
     whole = forks.start(tmp_path, *words, "--out", "whole")
-    assert whole.wait() == 0, whole.said()
+    assert whole.wait() == 0, whole.output()
     cut = forks.start(tmp_path, *words, "--out", "cut", patch=UNHURRIED)
     until(lambda: updates(tmp_path / "cut") >= 12)
     cut.kill(signal.SIGKILL)
     assert cut.wait() == -signal.SIGKILL
     again = forks.start(tmp_path, "train", "--resume", "cut")
-    assert again.wait() == 0, again.said()
+    assert again.wait() == 0, again.output()
     assert bits(tmp_path / "cut") == bits(tmp_path / "whole")
 
 
 @sampled("binarynet")
 def test_bf16_trains(name: str) -> None:
-    """The filter's state and latent weights stay float32, and the loss falls."""
+    """The filter's state and latent weights stay float32, and the loss decreases."""
     fitted = train.fit(digits(name, precision="bf16", **{"stages.0.epochs": "4"}), data.load("digits"), show=False)
     losses = [line["loss"] for line in fitted.record.of("train")]
     assert all(math.isfinite(loss) for loss in losses)
@@ -63,14 +63,14 @@ def test_bf16_trains(name: str) -> None:
 
 
 @sampled("dsq")
-def test_two_processes_equal_one_that_averages_two_halves(name: str, forks: Forks, tmp_path: Path) -> None:
+def test_two_processes_equal_one_with_averaged_half_batches(name: str, forks: Forks, tmp_path: Path) -> None:
     commands = forks.start_two(tmp_path, "train", *SMALL, "--method", name, "--out", "run")
-    assert [command.wait() for command in commands] == [0, 0], commands[0].said() + commands[1].said()
+    assert [command.wait() for command in commands] == [0, 0], commands[0].output() + commands[1].output()
     run = tmp_path / "run"
     losses = [line["loss"] for line in metrics(run) if line["kind"] == "train"]
     assert all(math.isfinite(loss) for loss in losses)
     if METHODS[name].parts:
-        return  # the naive twin knows one stage
+        return  # the naive twin supports only one stage
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -85,8 +85,8 @@ def test_two_processes_equal_one_that_averages_two_halves(name: str, forks: Fork
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
-def test_compiled_code_trains_and_is_built_once(name: str) -> None:
-    """What changes with time (alpha, t, tau) does not build code anew."""
+def test_compiled_training_compiles_once(name: str) -> None:
+    """Values that change during training (alpha, t, tau) do not recompile."""
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()

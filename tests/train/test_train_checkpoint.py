@@ -1,4 +1,4 @@
-"""Checkpoints and records as files: whole or not at all, the last two, every damage noticed."""
+"""Checkpoints and records as files: written atomically, the last two are kept, all damage is detected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_last_two_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
     assert not damaged
 
 
-def test_order_of_names_is_the_order_of_training(tmp_path: Path) -> None:
+def test_file_names_sort_in_the_order_of_training(tmp_path: Path) -> None:
     order = [
         Position(0, 0, 9),
         Position(0, 0, 10),
@@ -48,8 +48,8 @@ def test_order_of_names_is_the_order_of_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_flipped_byte_anywhere_is_noticed_or_harmless(tmp_path: Path, seed: int) -> None:
-    """Whatever byte changes: an error that names the file, or all values as they were; never other values."""
+def test_a_changed_byte_anywhere_is_detected_or_harmless(tmp_path: Path, seed: int) -> None:
+    """After changing any byte: an error that names the file, or the same values; never other values."""
     path = checkpoint.save(tmp_path, Position(), state())
     whole = bytearray(path.read_bytes())
     original = checkpoint.read(path)
@@ -68,8 +68,8 @@ def test_flipped_byte_anywhere_is_noticed_or_harmless(tmp_path: Path, seed: int)
     assert read["position"] == original["position"]
 
 
-def test_any_changed_byte_of_the_archive_is_noticed(tmp_path: Path) -> None:
-    """Whatever torch would have made of it."""
+def test_any_changed_byte_of_the_archive_is_detected(tmp_path: Path) -> None:
+    """Regardless of how torch would read it."""
     path = checkpoint.save(tmp_path, Position(), state())
     whole = path.read_bytes()
     draw = random.Random(0)
@@ -81,8 +81,8 @@ def test_any_changed_byte_of_the_archive_is_noticed(tmp_path: Path) -> None:
             checkpoint.read(path)
 
 
-def test_checkpoint_of_before_there_was_a_checksum_is_read(tmp_path: Path) -> None:
-    """It has only those of its archive's members, by which it is checked."""
+def test_old_checkpoint_without_a_checksum_is_read(tmp_path: Path) -> None:
+    """It has only the checksums of its archive's members, by which it is checked."""
     path = tmp_path / "00-00000-0000000.pt"
     torch.save({**state(2.0), "position": {}}, path)
     read, damaged = checkpoint.newest(tmp_path)
@@ -97,7 +97,7 @@ def test_checkpoint_of_before_there_was_a_checksum_is_read(tmp_path: Path) -> No
     assert line.endswith("fails its checksum")
 
 
-def test_torch_reads_a_checkpoint_as_it_is(tmp_path: Path) -> None:
+def test_torch_can_read_a_checkpoint(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, Position(), state(3.0))
     assert torch.load(path, weights_only=True)["model"]["w"][0] == 3
 
@@ -112,7 +112,7 @@ def test_damaged_files_are_set_aside_and_never_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_truncated_file_is_noticed(tmp_path: Path, share: float) -> None:
+def test_truncated_file_is_detected(tmp_path: Path, share: float) -> None:
     path = checkpoint.save(tmp_path, Position(), state())
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     read, damaged = checkpoint.newest(tmp_path)
@@ -120,9 +120,9 @@ def test_truncated_file_is_noticed(tmp_path: Path, share: float) -> None:
     assert len(damaged) == 1
 
 
-def test_random_states_survive_a_file(tmp_path: Path) -> None:
+def test_random_states_survive_a_round_trip(tmp_path: Path) -> None:
     def draw() -> tuple[float, float, float, float]:
-        # randn keeps half a pair back, in torch and in Python: that must come along
+        # randn caches half a pair, in torch and in Python: the cache must be restored, too
         return float(torch.randn(1)), float(torch.rand(1)), float(np.random.randn()), random.gauss()  # noqa: NPY002
 
     checkpoint.seed_random_states(5)
@@ -138,10 +138,8 @@ def test_random_states_survive_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("writes", range(8))
-def test_disk_that_fills_up_in_the_middle_is_told_as_such(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
-) -> None:
-    """torch, left alone, tells of an archive in an unexpected position."""
+def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    """torch itself would report an archive in an unexpected position."""
 
     class Full:
         def __init__(self, file: Any) -> None:
@@ -178,20 +176,20 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
     with pytest.raises(OSError, match="No space left"):
         write_whole(path, fail)
     assert path.read_text(encoding="utf-8") == "old"
-    assert [found.name for found in path.parent.iterdir()] == ["file"]
+    assert [result.name for result in path.parent.iterdir()] == ["file"]
 
 
 # ---- metrics
 
 
-def test_record_goes_on_from_what_a_checkpoint_had_seen(tmp_path: Path) -> None:
+def test_record_resumes_from_the_state_of_the_checkpoint(tmp_path: Path) -> None:
     record = Record(tmp_path)
     record.write("train", update=0, loss=1.5)
     seen = record.seen(1)
     record.write("train", update=1, loss=1.25)
     record.close()
     with (tmp_path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"kind": "train", "upd')  # cut by a kill
+        file.write('{"kind": "train", "upd')  # truncated by a kill
     assert len(read_lines(tmp_path / "metrics.jsonl")) == 2
     again = Record(tmp_path, seen)
     assert again.of("train") == [{"kind": "train", "update": 0, "loss": 1.5}]
@@ -201,7 +199,7 @@ def test_record_goes_on_from_what_a_checkpoint_had_seen(tmp_path: Path) -> None:
     assert again.seconds >= seen["seconds"]
 
 
-def test_without_a_checkpoint_the_record_starts_again(tmp_path: Path) -> None:
+def test_without_a_checkpoint_the_record_starts_from_scratch(tmp_path: Path) -> None:
     first = Record(tmp_path)
     first.write("train", update=0, loss=1.0)
     first.close()
@@ -219,15 +217,16 @@ def test_tensorboard_events_on_request(tmp_path: Path) -> None:
     seen = {**record.seen(2), "bytes": 0}
     record.close()
     again = Record(tmp_path, seen, tensorboard=True)
-    again.write("train", update=2, loss=0.25, ff_ratio=0.5)  # written again after a resume: it replaces the other
+    # Written again after a resume: it replaces the earlier entry.
+    again.write("train", update=2, loss=0.25, ff_ratio=0.5)
     again.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert events.Tags()["scalars"] == ["train/loss", "train/ff_ratio"]
-    found = [(event.step, event.value) for event in events.Scalars("train/loss")]
-    assert found == [(0, 1.0), (1, 0.5), (2, 0.25)]
+    result = [(event.step, event.value) for event in events.Scalars("train/loss")]
+    assert result == [(0, 1.0), (1, 0.5), (2, 0.25)]
 
 
-def test_lines_are_json_that_other_programs_read(unbroken: Path) -> None:
+def test_lines_are_standard_json(unbroken: Path) -> None:
     for text in (unbroken / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
         assert math.isfinite(line["loss"])

@@ -1,4 +1,4 @@
-"""Configs: written down and read back unchanged, hashed by what decides, changed by dotted path with types kept."""
+"""Configs: exact round trips, hashes of what affects the result, changes by dotted path with the right types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from zerocross.train import (
 from zerocross.train.config import resolved
 from zerocross.train.recipes import RECIPES, get
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
+# A busy machine must not fail the test.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 positive = st.floats(1e-8, 1e3)
 options = st.dictionaries(
     st.text("abc_", min_size=1), st.one_of(st.integers(), st.booleans(), st.none(), st.text()), max_size=3
@@ -65,7 +66,7 @@ def configs(draw: st.DrawFn) -> Config:
 
 @unhurried
 @given(configs())
-def test_written_down_and_read_back_is_the_same(config: Config) -> None:
+def test_round_trip(config: Config) -> None:
     written = json.loads(json.dumps(to_dict(config)))
     assert from_dict(written) == config
     assert from_dict(written).hash == config.hash
@@ -73,7 +74,7 @@ def test_written_down_and_read_back_is_the_same(config: Config) -> None:
 
 @unhurried
 @given(configs(), st.text(), st.integers(1, 1000))
-def test_hash_knows_what_decides_the_result_and_nothing_else(config: Config, name: str, every: int) -> None:
+def test_hash_depends_only_on_what_affects_the_result(config: Config, name: str, every: int) -> None:
     renamed = dataclasses.replace(config, recipe=name, checkpoint_every=every, evaluate_every=every)
     assert renamed.hash == config.hash
     assert dataclasses.replace(config, seed=config.seed + 1).hash != config.hash
@@ -83,10 +84,10 @@ def test_hash_knows_what_decides_the_result_and_nothing_else(config: Config, nam
 def test_hash_does_not_depend_on_how_a_number_is_written() -> None:
     assert Config(real=RealConfig(lr=1)).hash == Config(real=RealConfig(lr=1.0)).hash
     assert Config(optimizer={"alpha": 1}).hash == Config(optimizer={"alpha": 1.0}).hash
-    assert Config(optimizer={"alpha": 1e-3}).hash == Config().hash  # the default, said aloud
+    assert Config(optimizer={"alpha": 1e-3}).hash == Config().hash  # the default, stated explicitly
 
 
-def test_hash_knows_options_processes_and_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_depends_on_options_processes_and_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config()
     said_aloud = dataclasses.replace(config, model=ModelConfig(options={"activation": None, "width": 32}))
     assert said_aloud.hash == config.hash == resolved(config).hash
@@ -100,15 +101,15 @@ def test_hash_knows_options_processes_and_revisions(monkeypatch: pytest.MonkeyPa
     assert config.hash != before
 
 
-def test_a_default_of_the_network_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another default is another run: it never finds the result of the old one."""
+def test_hash_depends_on_the_defaults_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed default is a different run: it never finds the result of the old one."""
     before = Config().hash
     options = models.options("digits_net")
     monkeypatch.setattr(models, "options", lambda _: {**options, "width": 64})
     assert Config().hash != before
 
 
-def test_another_method_takes_its_own_options_after_resolving() -> None:
+def test_another_method_gets_its_own_options_after_resolving() -> None:
     config = resolved(Config())
     latent = with_method(config, "torch-sgd")
     assert latent.hash == with_method(Config(), "torch-sgd").hash
@@ -116,12 +117,12 @@ def test_another_method_takes_its_own_options_after_resolving() -> None:
 
 
 def test_hash_is_the_same_in_every_version() -> None:
-    """The names of published results hang on it: a change here is a change of their names."""
+    """The names of published results depend on it: a change here changes their names."""
     assert Config().hash == "ad05e76dfbae543b"
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-def test_recipes_are_valid_and_say_where_their_values_come_from(name: str) -> None:
+def test_recipes_are_valid_and_state_the_source_of_their_values(name: str) -> None:
     recipe = get(name)
     assert recipe.config.recipe == name
     assert from_dict(to_dict(recipe.config)) == recipe.config
@@ -152,12 +153,12 @@ def test_recipes_are_valid_and_say_where_their_values_come_from(name: str) -> No
         ("warmup_epochs", "2", 2.0),
     ],
 )
-def test_set_takes_text_for_what_the_field_is(path: str, text: str, value: Any) -> None:
-    found: Any = to_dict(changed(Config(), {path: text}))
+def test_set_converts_text_to_the_type_of_the_field(path: str, text: str, value: Any) -> None:
+    result: Any = to_dict(changed(Config(), {path: text}))
     for name in path.split("."):
-        found = found[int(name)] if name.isdigit() else found[name]
-    assert found == value
-    assert type(found) is type(value)
+        result = result[int(name)] if name.isdigit() else result[name]
+    assert result == value
+    assert type(result) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_set_takes_text_for_what_the_field_is(path: str, text: str, value: Any) 
         ("warmup_epochs", "30", "warmup_epochs is 30; it must be less than the shortest stage, 30 epochs"),
     ],
 )
-def test_set_refuses_with_one_line_that_helps(path: str, text: str, words: str) -> None:
+def test_set_refuses_invalid_values_with_a_helpful_line(path: str, text: str, words: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the words are checked below, literally
         changed(Config(), {path: text})
     assert words in str(refused.value)
@@ -242,6 +243,6 @@ def test_stored_results_keep_their_hash() -> None:
     [(train, old, new) for old, new in train._RENAMED.items()]
     + [(tune, "Plan", "StudyPlan"), (tune, "Space", "SearchSpace")],
 )
-def test_renamed_classes_are_found_under_their_old_names_with_a_warning(module: Any, old: str, new: str) -> None:
+def test_old_class_names_are_deprecated_aliases(module: Any, old: str, new: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"{old} is deprecated, use .*{new}"):
         assert getattr(module, old) is getattr(module, new)

@@ -1,4 +1,4 @@
-"""Two processes: equal to one that averages two half-batches' gradients, and evaluation that counts everyone once."""
+"""Two processes equal one that averages the gradients of two half-batches, and evaluate every sample once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zerocross.cli import app
 from zerocross.train.folder import read_config
 
 
-def test_two_processes_equal_one_that_averages_two_halves(unbroken_two: Path) -> None:
+def test_two_processes_equal_one_with_averaged_half_batches(unbroken_two: Path) -> None:
     config = read_config(unbroken_two)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -42,13 +42,13 @@ def test_two_processes_evaluate_every_sample_once(unbroken_two: Path) -> None:
     dataset = data.load("digits")
     model, _ = train.load_model(unbroken_two)
     alone = train.evaluate(model, dataset.eval_batches(359))
-    assert last["count"] == alone["count"] == 359  # 359 = 2 * 128 + 103: neither batches nor ranks divide it
+    assert last["count"] == alone["count"] == 359  # 359 = 2 * 128 + 103: divisible neither by batches nor by ranks
     assert last["top1"] == alone["top1"]
     assert last["loss"] == pytest.approx(alone["loss"], rel=1e-5)
 
 
 class Echo(nn.Module):
-    """Puts its whole weight on the class that a sample's first feature names; padding names class 0."""
+    """Predicts the class given by the first feature of a sample; for padding, class 0."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -61,8 +61,8 @@ class Echo(nn.Module):
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**31))
-def test_evaluation_over_ranks_loses_and_doubles_nothing(count: int, world: int, each: int, seed: int) -> None:
-    """The sums over all ranks count each sample once, right or wrong, whatever the sizes; padding counts nowhere."""
+def test_evaluation_over_ranks_counts_every_sample_once(count: int, world: int, each: int, seed: int) -> None:
+    """The sums over all ranks count each sample exactly once, for any sizes; padding is not counted."""
     draw = torch.Generator().manual_seed(seed)
     answers, truth = torch.randint(0, 7, (2, count), generator=draw)
     x = answers.float()[:, None]
@@ -84,15 +84,15 @@ def test_sync_bn_is_refused_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFix
     for devices in ([], ["--devices", "2"]):
         code = app.run(["train", "--sync-bn", "--accelerator", "cpu", *devices, "--out", str(tmp_path / "run")])
         assert code == 2
-        said = capsys.readouterr().err
+        output = capsys.readouterr().err
         assert (
-            said
+            output
             == "zerocross: --sync-bn requires CUDA: torch's SyncBatchNorm does not run on the CPU; remove the option\n"
         )
         assert not (tmp_path / "run").exists()
 
 
-def test_batch_that_processes_cannot_share_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_size_must_be_divisible_by_the_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["train", "--devices", "2", "--set", "batch_size=63", "--out", str(tmp_path / "run")]
     assert app.run(arguments) == 2
     assert "multiple of world_size 2" in capsys.readouterr().err
@@ -107,7 +107,7 @@ def real(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_devices_2_and_torchrun_give_the_same_bits(tmp_path: Path, unbroken_two: Path) -> None:
+def test_devices_2_and_torchrun_are_bit_identical(tmp_path: Path, unbroken_two: Path) -> None:
     script = str(Path(sys.executable).with_name("zerocross"))
     done = real(tmp_path, script, "train", *SMALL, "--devices", "2", "--out", "devices")
     assert done.returncode == 0, done.stderr
@@ -141,4 +141,4 @@ def test_processes_of_one_machine_share_its_threads(tmp_path: Path) -> None:
 def test_resuming_with_another_number_of_processes_is_refused(forks: Forks, tmp_path: Path, unbroken: Path) -> None:
     for command in forks.start_two(tmp_path, "train", "--resume", unbroken):
         assert command.wait() == 2
-        assert "was started with 1 processes on 1 machines; torchrun started 2 on 1" in command.said()
+        assert "was started with 1 processes on 1 machines; torchrun started 2 on 1" in command.output()

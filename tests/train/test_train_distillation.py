@@ -1,4 +1,4 @@
-"""Distillation: soft cross-entropy to a teacher at temperature 1, and teachers from runs and from elsewhere."""
+"""Distillation: soft cross-entropy to a teacher at temperature 1, with teachers from runs and from other code."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def digits() -> Dataset:
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with somebody's module and weights."""
+def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a folder with a user's module and weights."""
     (tmp_path / "their_teacher.py").write_text(TEACHER, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "their_teacher", raising=False)
@@ -61,9 +61,9 @@ def test_loss_is_the_soft_cross_entropy_at_temperature_1() -> None:
     loss = build_loss(TaskConfig("distillation"), teacher)(student, x, torch.zeros(5, dtype=torch.long))
     expected = 0.0
     for i in range(5):
-        wanted = torch.softmax(teacher(x)[i], 0)
-        said = torch.log(torch.softmax(student(x)[i], 0))
-        expected += -float((wanted * said).sum().detach()) / 5
+        reference = torch.softmax(teacher(x)[i], 0)
+        output = torch.log(torch.softmax(student(x)[i], 0))
+        expected += -float((reference * output).sum().detach()) / 5
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
     loss.backward()
     assert student.weight.grad is not None
@@ -79,8 +79,8 @@ def test_labels_are_smoothed_as_torch_does() -> None:
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "weights.pt"])
-def test_teacher_from_a_function_and_a_state_dict(elsewhere: Path, digits: Dataset, name: str) -> None:
-    task = TaskConfig("distillation", teacher="their_teacher:build", teacher_weights=str(elsewhere / name))
+def test_teacher_from_a_function_and_a_state_dict(user_module: Path, digits: Dataset, name: str) -> None:
+    task = TaskConfig("distillation", teacher="their_teacher:build", teacher_weights=str(user_module / name))
     teacher = load_teacher(task, digits, no_run)
     assert teacher is not None
     assert not teacher.training
@@ -107,10 +107,10 @@ def test_teacher_from_a_function_and_a_state_dict(elsewhere: Path, digits: Datas
         ("no/such/run", None, "no/such/run is not a run folder"),
     ],
 )
-def test_bad_teachers_get_one_clear_line(
-    elsewhere: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, teacher: str, weights: str, words: str
+def test_invalid_teachers_give_a_one_line_error(
+    user_module: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, teacher: str, weights: str, words: str
 ) -> None:
-    monkeypatch.chdir(elsewhere)
+    monkeypatch.chdir(user_module)
     torch.save(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)).state_dict(), "large.pt")
     torch.save(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)).state_dict(), "three.pt")
     Path("broken.safetensors").write_bytes(b"12345678 nonsense")
@@ -121,12 +121,12 @@ def test_bad_teachers_get_one_clear_line(
     assert "\n" not in str(refused.value)
 
 
-def test_pickle_is_not_run(elsewhere: Path, digits: Dataset) -> None:
+def test_pickle_is_not_run(user_module: Path, digits: Dataset) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return eval, ("open('trapped', 'w')",)
 
-    bad = elsewhere / "bad.pt"
+    bad = user_module / "bad.pt"
     bad.write_bytes(pickle.dumps(Trap(), protocol=2))
     task = TaskConfig("distillation", teacher="their_teacher:build", teacher_weights=str(bad))
     with pytest.raises(ValueError, match="is not a readable state dict"):
@@ -134,8 +134,8 @@ def test_pickle_is_not_run(elsewhere: Path, digits: Dataset) -> None:
     assert not Path("trapped").exists()
 
 
-def test_run_teaches_another(unbroken: Path, digits: Dataset, tmp_path: Path) -> None:
-    """A finished run as teacher: the student's loss is the one against its logits, not against the labels."""
+def test_a_run_can_be_the_teacher_of_another(unbroken: Path, digits: Dataset, tmp_path: Path) -> None:
+    """A finished run as teacher: the student's loss is against its logits, not against the labels."""
     config = Config(
         model=ModelConfig("digits_net", {"width": 4}), task=TaskConfig("distillation", teacher=str(unbroken)),
         stages=(Stage(epochs=1),), batch_size=128, log_every=1, compile="off",

@@ -1,4 +1,4 @@
-"""Evaluation counts what is there, once, and no NaN as right; batch-norm statistics can be estimated anew."""
+"""Evaluation counts every sample once and never counts NaN as correct; batch-norm statistics can be re-estimated."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from zerocross.cli import app
 from zerocross.data.dataset import Dataset
 
 
-class Says(nn.Module):
-    """Returns given logits, row by row, whatever it is shown; notes the sizes of its batches."""
+class FixedLogits(nn.Module):
+    """Returns given logits, row by row, for any input; records the sizes of its batches."""
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
@@ -27,7 +27,8 @@ class Says(nn.Module):
         rows = self.logits[self.place : self.place + len(x)]
         self.place += len(x)
         self.sizes.append(len(x))
-        return torch.cat([rows, torch.full((len(x) - len(rows), rows.shape[1]), 1e9)])  # for padding, confident
+        # Confident predictions for padding.
+        return torch.cat([rows, torch.full((len(x) - len(rows), rows.shape[1]), 1e9)])
 
 
 def of(targets: Tensor, classes: int = 10) -> Dataset:
@@ -37,12 +38,13 @@ def of(targets: Tensor, classes: int = 10) -> Dataset:
     )
 
 
-def test_figures_equal_naive_ones_and_padding_counts_nowhere() -> None:
+def test_figures_equal_naive_ones_and_padding_is_not_counted() -> None:
     draw = torch.Generator().manual_seed(0)
     logits, targets = torch.randn(23, 10, generator=draw), torch.randint(0, 10, (23,), generator=draw)
-    model = Says(logits)
+    model = FixedLogits(logits)
     scores = train.evaluate(model, of(targets).eval_batches(8))
-    assert model.sizes == [8, 8, 8]  # 23 = 8 + 8 + 7: the last batch was filled up, to one shape for a compiled network
+    # 23 = 8 + 8 + 7: the last batch is padded to the shape of the others, for compiled networks.
+    assert model.sizes == [8, 8, 8]
     order = logits.argsort(dim=1, descending=True)
     top1 = sum(int(order[i, 0]) == int(targets[i]) for i in range(23))
     top5 = sum(int(targets[i]) in order[i, :5].tolist() for i in range(23))
@@ -53,25 +55,25 @@ def test_figures_equal_naive_ones_and_padding_counts_nowhere() -> None:
     assert scores["loss"] == pytest.approx(loss, rel=1e-6)
 
 
-def test_nan_is_not_a_right_answer() -> None:
+def test_nan_is_not_a_correct_prediction() -> None:
     targets = torch.zeros(6, dtype=torch.long)
     logits = torch.zeros(6, 10)
     logits[:, 0] = 1.0
     logits[0] = float("nan")
     logits[1, 0] = float("nan")  # ranked first by topk, and the true class
     logits[2, 9] = float("nan")
-    scores = train.evaluate(Says(logits), of(targets).eval_batches(6))
+    scores = train.evaluate(FixedLogits(logits), of(targets).eval_batches(6))
     assert scores["top1"] == scores["top5"] == pytest.approx(50)
 
 
-def test_few_classes_have_a_top_5_all_the_same() -> None:
-    scores = train.evaluate(Says(torch.eye(2)), of(torch.tensor([0, 1]), classes=2).eval_batches(2))
+def test_top_5_with_fewer_than_five_classes() -> None:
+    scores = train.evaluate(FixedLogits(torch.eye(2)), of(torch.tensor([0, 1]), classes=2).eval_batches(2))
     assert scores["top1"] == scores["top5"] == 100
 
 
-def test_mode_of_the_network_is_put_back() -> None:
+def test_mode_of_the_network_is_restored() -> None:
     for training in (True, False):
-        model = Says(torch.eye(2)).train(training)
+        model = FixedLogits(torch.eye(2)).train(training)
         train.evaluate(model, of(torch.tensor([0, 1]), classes=2).eval_batches(2))
         assert model.training is training
 
@@ -98,7 +100,7 @@ def test_recalibrated_statistics_are_plain_means_over_batches() -> None:
     assert train.recalibrate_batch_norm(model, dataset.train_batches(16, seed=0), 99) == 4  # no more than there are
 
 
-def test_recalibration_refuses_what_makes_no_sense() -> None:
+def test_recalibration_refuses_invalid_arguments() -> None:
     batches = of(torch.zeros(4, dtype=torch.long)).eval_batches(2)
     with pytest.raises(ValueError, match="at least 1"):
         train.recalibrate_batch_norm(nn.Sequential(nn.BatchNorm1d(3)), batches, 0)
@@ -106,7 +108,7 @@ def test_recalibration_refuses_what_makes_no_sense() -> None:
         train.recalibrate_batch_norm(nn.Linear(3, 2), batches, 1)
 
 
-def test_command_prints_both_figures_and_leaves_the_run_alone(
+def test_command_prints_both_figures_and_does_not_change_the_run(
     unbroken: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before: Any = {path: path.read_bytes() for path in unbroken.rglob("*") if path.is_file()}

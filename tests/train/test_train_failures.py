@@ -1,4 +1,4 @@
-"""A full disk, missing data, a diverged loss, damaged checkpoints: one clear line, and what was good is kept."""
+"""Full disks, missing data, diverged losses, damaged checkpoints: a one-line error, and valid files are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forks import SMALL, Forks, bits
 from zerocross.cli import app
 from zerocross.train import checkpoint
 
-# After three checkpoints the disk is full.
+# After three checkpoints, the disk is full.
 FULL_LATER = """
 import errno, os
 sync, count = os.fsync, 0
@@ -28,23 +28,23 @@ os.fsync = full
 
 
 def whole_checkpoints(run: Path) -> list[str]:
-    found = checkpoint.paths(run / "checkpoints")
-    for path in found:
+    result = checkpoint.paths(run / "checkpoints")
+    for path in result:
         checkpoint.read(path)
-    return [path.name for path in found]
+    return [path.name for path in result]
 
 
 @pytest.fixture(scope="session")
 def cut(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that a full disk ended in its second epoch, in a folder with what it said."""
+    """Return a run that a full disk ended in its second epoch, in a folder with its output."""
     folder = tmp_path_factory.mktemp("cut")
     command = forks.start(folder, "train", *SMALL, "--out", "run", patch=FULL_LATER)
     assert command.wait() == 1
-    (folder / "said.txt").write_text(command.said(), encoding="utf-8")
+    (folder / "said.txt").write_text(command.output(), encoding="utf-8")
     return folder
 
 
-def test_full_disk_keeps_the_last_checkpoints_and_says_so(cut: Path) -> None:
+def test_full_disk_is_reported_and_keeps_the_last_checkpoints(cut: Path) -> None:
     last = (cut / "said.txt").read_text(encoding="utf-8").strip().splitlines()[-1]
     assert last.startswith("zerocross: No space left on device: the run cannot write to run; ")
     assert last.endswith("resume with: zerocross train --resume run")
@@ -54,7 +54,7 @@ def test_full_disk_keeps_the_last_checkpoints_and_says_so(cut: Path) -> None:
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 90 kB: room for a run's beginning."""
+    """Mount a file system of 90 kB: enough for the start of a run."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=90k", "none", str(disk)]
@@ -68,16 +68,16 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_disk_that_really_is_full(forks: Forks, tmp_path: Path, tiny_disk: Path) -> None:
+def test_a_really_full_disk(forks: Forks, tmp_path: Path, tiny_disk: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--set", "model.options.width=6", "--out", "disk/run")
     assert command.wait() == 1
-    assert "No space left on device" in command.said()
-    assert "Traceback" not in command.said()
+    assert "No space left on device" in command.output()
+    assert "Traceback" not in command.output()
     assert not list(tiny_disk.rglob("*.part"))
     whole_checkpoints(tiny_disk / "run")
 
 
-def test_missing_data_is_refused_before_a_folder_is_made(
+def test_missing_data_are_reported_before_a_folder_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,21 +105,21 @@ build.build_loss = build_loss
 def test_diverged_loss_keeps_the_last_good_checkpoint(forks: Forks, tmp_path: Path, method: str) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--method", method, "--out", "run", patch=NAN_LATER)
     assert command.wait() == 1
-    last = command.said().strip().splitlines()[-1]
+    last = command.output().strip().splitlines()[-1]
     assert last.startswith("zerocross: training diverged at update 6, epoch 1: ")
     assert " The last good checkpoint is run/checkpoints/00-00000-0000004.pt. " in last
-    assert "Traceback" not in command.said()
+    assert "Traceback" not in command.output()
     assert whole_checkpoints(tmp_path / "run") == ["00-00000-0000004.pt"]
 
 
-def test_two_processes_tell_of_divergence_once(forks: Forks, tmp_path: Path) -> None:
+def test_two_processes_report_divergence_once(forks: Forks, tmp_path: Path) -> None:
     first, second = forks.start_two(
         tmp_path, "train", *SMALL, "--method", "torch-sgd", "--set", "real.lr=1e30", "--out", "run"
     )
     assert first.wait() == 1
     assert second.wait() == 0
-    assert first.said().count("zerocross:") == 1
-    assert second.said() == ""
+    assert first.output().count("zerocross:") == 1
+    assert second.output() == ""
 
 
 def damage(path: Path, how: str) -> None:
@@ -138,7 +138,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["flipped", "truncated", "empty", "another"])
-def test_damaged_checkpoint_is_named_and_the_one_before_read(cut: Path, tmp_path: Path, how: str) -> None:
+def test_damaged_checkpoint_is_named_and_the_previous_one_read(cut: Path, tmp_path: Path, how: str) -> None:
     folder = shutil.copytree(cut / "run" / "checkpoints", tmp_path / "checkpoints")
     before, last = checkpoint.paths(folder)
     damage(last, how)
@@ -163,22 +163,22 @@ pathlib.Path.read_bytes = fail
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         ("OSError(errno.EIO, os.strerror(errno.EIO), str(self))", "Input/output error: run/checkpoints/"),
         ("PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))", "Permission denied: run/checkpoints/"),
         ("MemoryError", "out of memory; "),
     ],
 )
-def test_error_that_proves_no_damage_stops_the_run_and_loses_nothing(
-    forks: Forks, cut: Path, tmp_path: Path, error: str, said: str
+def test_other_read_errors_stop_the_run_and_lose_nothing(
+    forks: Forks, cut: Path, tmp_path: Path, error: str, message: str
 ) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
     before = {path: path.read_bytes() for path in checkpoint.paths(run / "checkpoints")}
     command = forks.start(tmp_path, "train", "--resume", "run", patch=CANNOT_READ.format(error=error))
     assert command.wait() == 1
-    (line,) = command.said().splitlines()
-    assert line.startswith(f"zerocross: {said}")
+    (line,) = command.output().splitlines()
+    assert line.startswith(f"zerocross: {message}")
     assert line.endswith("checkpoints are kept. Fix the problem, then resume with: zerocross train --resume run")
     assert {path: path.read_bytes() for path in checkpoint.paths(run / "checkpoints")} == before
 
@@ -191,10 +191,10 @@ pathlib.Path.mkdir = read_only
 """
 
 
-def test_read_only_folder_is_one_line(forks: Forks, tmp_path: Path) -> None:
+def test_read_only_folder_gives_a_one_line_error(forks: Forks, tmp_path: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=READ_ONLY)
     assert command.wait() == 1
-    assert command.said() == "zerocross: Read-only file system: the run cannot write to run\n"
+    assert command.output() == "zerocross: Read-only file system: the run cannot write to run\n"
 
 
 REFUSED_STEP = """
@@ -205,26 +205,28 @@ HybridOptimizer.step = step
 """
 
 
-def test_error_of_a_step_on_finite_values_is_not_divergence(forks: Forks, tmp_path: Path) -> None:
+def test_an_error_with_finite_values_is_not_divergence(forks: Forks, tmp_path: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=REFUSED_STEP)
     assert command.wait() == 2
-    assert command.said() == "zerocross: this optimizer needs a closure\n"
+    assert command.output() == "zerocross: this optimizer needs a closure\n"
 
 
-def test_run_goes_on_from_before_a_damaged_checkpoint(forks: Forks, cut: Path, tmp_path: Path, unbroken: Path) -> None:
+def test_run_resumes_from_the_checkpoint_before_a_damaged_one(
+    forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
+) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
     last = checkpoint.paths(run / "checkpoints")[-1]
     damage(last, "flipped")
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
-    first = command.said().splitlines()[0]
+    assert command.wait() == 0, command.output()
+    first = command.output().splitlines()[0]
     assert first.startswith(f"checkpoint run/checkpoints/{last.name} is damaged: ")
     assert first.endswith(f" (kept as {last.name}.damaged); resuming from the previous one")
     assert last.with_name(f"{last.name}.damaged").exists()
     assert bits(run) == bits(unbroken)
 
 
-def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
+def test_a_run_with_two_damaged_checkpoints_starts_again(
     forks: Forks, cut: Path, tmp_path: Path, unbroken: Path
 ) -> None:
     run = shutil.copytree(cut / "run", tmp_path / "run")
@@ -232,9 +234,9 @@ def test_both_checkpoints_damaged_starts_again_and_keeps_the_new_ones(
         damage(path, "flipped")
     command = forks.start(tmp_path, "train", "--resume", "run", patch=FULL_LATER.replace("count > 6", "count > 2"))
     assert command.wait() == 1
-    assert command.said().count("; starting from scratch") == 2
-    assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates are set aside
+    assert command.output().count("; starting from scratch") == 2
+    assert whole_checkpoints(run) == ["00-00000-0000004.pt"]  # the damaged ones of later updates have been renamed
     assert len(list(run.glob("checkpoints/*.damaged"))) == 2
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken)

@@ -1,4 +1,4 @@
-"""One run, one folder: the same config, the same data, one process at a time, and nothing in the way of the next."""
+"""A run folder belongs to one config, one dataset and one process at a time, and never blocks later runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG = train.changed(
 )
 
 
-def test_other_data_in_the_folder_of_a_run_are_refused(tmp_path: Path) -> None:
+def test_a_run_folder_refuses_other_data(tmp_path: Path) -> None:
     digits = data.load("digits")
     fitted = train.fit(CONFIG, digits, folder=tmp_path, show=False)
     again = train.fit(CONFIG, data.load("digits"), folder=tmp_path, show=False)
@@ -40,7 +40,7 @@ def test_other_data_in_the_folder_of_a_run_are_refused(tmp_path: Path) -> None:
         train.fit(CONFIG, shuffled, folder=tmp_path, show=False)
 
 
-def test_fingerprint_is_of_the_samples_and_not_of_the_objects() -> None:
+def test_fingerprint_depends_on_the_samples_only() -> None:
     digits = data.load("digits")
     assert digits.fingerprint == data.load("digits").fingerprint
     others = [
@@ -55,12 +55,12 @@ def test_fingerprint_is_of_the_samples_and_not_of_the_objects() -> None:
     assert first.fingerprint != second.fingerprint
 
 
-def test_result_tells_the_fingerprint_of_its_data(unbroken: Path) -> None:
+def test_result_contains_the_fingerprint_of_its_data(unbroken: Path) -> None:
     result = json.loads((unbroken / "result.json").read_text(encoding="utf-8"))
     assert result["data_fingerprint"] == data.load("digits").fingerprint
 
 
-def test_checkpoint_without_a_fingerprint_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_resumes_from_a_checkpoint_without_a_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from zerocross.train import checkpoint
 
     save = checkpoint.save
@@ -80,15 +80,15 @@ def test_second_process_in_a_run_folder_is_refused(forks: Forks, tmp_path: Path,
     for words in (("--resume", "run"), (*SMALL, "--seed", "1", "--out", "run")):
         other = forks.start(tmp_path, "train", *words)
         assert other.wait() == 2
-        assert len(other.said().splitlines()) == 1
-        assert "run in run: wait for it" in other.said() or "run already contains a run" in other.said()
+        assert len(other.output().splitlines()) == 1
+        assert "run in run: wait for it" in other.output() or "run already contains a run" in other.output()
     with pytest.raises(ValueError, match="another process is using the run in"):
         train.fit(CONFIG, data.load("digits"), folder=run, show=False)
     assert command.wait() == 0
     assert bits(run) == bits(unbroken)
 
 
-def test_two_processes_that_begin_at_once_make_one_run(forks: Forks, tmp_path: Path) -> None:
+def test_two_processes_started_at_once_give_one_run(forks: Forks, tmp_path: Path) -> None:
     commands = [
         forks.start(tmp_path, "train", *SMALL, "--seed", seed, "--out", "run", patch=UNHURRIED) for seed in (0, 1)
     ]
@@ -99,12 +99,12 @@ def test_two_processes_that_begin_at_once_make_one_run(forks: Forks, tmp_path: P
     assert json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["seed"] == seed
 
 
-def test_killed_process_holds_nothing(forks: Forks, tmp_path: Path) -> None:
+def test_killed_process_releases_its_lock(forks: Forks, tmp_path: Path) -> None:
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=UNHURRIED)
     until(lambda: updates(tmp_path / "run") >= 2)
     command.kill(signal.SIGKILL)
     command.wait()
-    with alone(tmp_path / "run"), alone(tmp_path / "run"):  # the same thread may hold it twice
+    with alone(tmp_path / "run"), alone(tmp_path / "run"):  # the same thread may hold the lock twice
         pass
 
 
@@ -121,11 +121,11 @@ def test_run_that_fails_at_its_start_does_not_block_the_next(forks: Forks, tmp_p
     assert command.wait() == 2
     assert not holds_run(tmp_path / "run")
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(tmp_path / "run") == bits(unbroken)
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run")
     assert command.wait() == 2
-    assert "run already contains a run" in command.said()
+    assert "run already contains a run" in command.output()
 
 
 # ---- several processes
@@ -144,13 +144,13 @@ run.make_fabric = make_fabric
 """
 
 
-def test_process_whose_first_was_killed_before_they_met_ends_soon(forks: Forks, tmp_path: Path) -> None:
+def test_a_process_ends_soon_if_rank_zero_was_killed_at_the_start(forks: Forks, tmp_path: Path) -> None:
     began = time.monotonic()
     first, second = forks.start_two(tmp_path, "train", *SMALL, "--out", "run", patch=KILLED_BEFORE_THE_MEETING)
     assert first.wait() == -signal.SIGKILL
     assert second.wait() == 1
     assert time.monotonic() - began < 60
-    (line,) = second.said().splitlines()
+    (line,) = second.output().splitlines()
     assert line.startswith("zerocross: the first process (rank 0) cannot be reached at 127.0.0.1:")
 
 
@@ -166,7 +166,7 @@ pathlib.Path.read_bytes = fail
 
 
 def unfinished(finished: Path, to: Path) -> list[Path]:
-    """The run again, as it was before its last checkpoint."""
+    """Restore the run to its state before its last checkpoint."""
     shutil.copytree(finished, to)
     for name in ("result.json", "model.safetensors"):
         (to / name).unlink()
@@ -175,21 +175,21 @@ def unfinished(finished: Path, to: Path) -> list[Path]:
     return kept
 
 
-def test_rank_zero_reads_for_all(forks: Forks, tmp_path: Path, unbroken_two: Path) -> None:
+def test_rank_zero_reads_checkpoints_for_all_ranks(forks: Forks, tmp_path: Path, unbroken_two: Path) -> None:
     unfinished(unbroken_two, tmp_path / "run")
     for command in forks.start_two(tmp_path, "train", "--resume", "run", patch=UNREADABLE.format(rank=1)):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(tmp_path / "run") == bits(unbroken_two)
 
 
-def test_where_rank_zero_cannot_read_all_stop_and_nothing_is_lost(
+def test_if_rank_zero_cannot_read_all_ranks_stop_and_nothing_is_lost(
     forks: Forks, tmp_path: Path, unbroken_two: Path
 ) -> None:
     kept = unfinished(unbroken_two, tmp_path / "run")
     before = [path.read_bytes() for path in kept]
     first, second = forks.start_two(tmp_path, "train", "--resume", "run", patch=UNREADABLE.format(rank=0))
     assert [first.wait(), second.wait()] == [1, 0]
-    (line,) = first.said().splitlines()
+    (line,) = first.output().splitlines()
     assert line.startswith(f"zerocross: Input/output error: run/checkpoints/{kept[-1].name}; checkpoints are kept.")
-    assert second.said() == ""
+    assert second.output() == ""
     assert [path.read_bytes() for path in kept] == before

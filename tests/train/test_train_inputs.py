@@ -1,4 +1,4 @@
-"""inputs.json: a run folder says what its network takes and tells apart, however it was trained."""
+"""inputs.json: the description of a network's inputs and classes in the run folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def written(folder: Path) -> dict[str, object]:
     return json.loads((folder / NAME).read_text(encoding="utf-8"))
 
 
-def test_a_run_keeps_what_packing_needs(unbroken: Path) -> None:
+def test_a_run_stores_the_inputs_that_packing_needs(unbroken: Path) -> None:
     digits = data.load("digits")
     kept = written(unbroken)
     preprocessing = {**DIGITS["preprocessing"], "mean": list(digits.mean), "std": list(digits.std)}
@@ -35,18 +35,18 @@ def test_a_run_keeps_what_packing_needs(unbroken: Path) -> None:
     assert read_inputs(unbroken) == inputs_of(digits)
 
 
-def test_two_processes_keep_it_too(unbroken_two: Path, unbroken: Path) -> None:
+def test_two_processes_store_the_same_inputs(unbroken_two: Path, unbroken: Path) -> None:
     assert written(unbroken_two) == written(unbroken)
 
 
-def test_a_resumed_run_of_an_older_version_gets_it(forks: Forks, unbroken: Path, tmp_path: Path) -> None:
+def test_inputs_are_added_to_a_resumed_run_of_an_older_version(forks: Forks, unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(unbroken, run)
     for name in (NAME, "result.json", "model.safetensors"):
         (run / name).unlink()
     max((run / "checkpoints").iterdir()).unlink()
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert written(run) == written(unbroken)
 
 
@@ -60,7 +60,7 @@ def test_a_network_is_loaded_without_its_dataset(unbroken: Path, monkeypatch: py
     assert model(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
-def test_your_own_tensors_model_and_preprocessing(tmp_path: Path) -> None:
+def test_custom_tensors_model_and_preprocessing(tmp_path: Path) -> None:
     x = torch.randint(0, 256, (96, 3, 6, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0].float().mean((1, 2)) > 127).long()
     mine = data.from_tensors(
@@ -81,12 +81,12 @@ def test_your_own_tensors_model_and_preprocessing(tmp_path: Path) -> None:
     )
     packed.save(tmp_path / "net.zcb")
     run = runtime.load(tmp_path / "net.zcb")
-    wanted, _ = next(iter(mine.eval_batches(8).epoch()))
-    np.testing.assert_array_equal(run.preprocess(x[64:72].numpy()), wanted.numpy())
+    expected, _ = next(iter(mine.eval_batches(8).epoch()))
+    np.testing.assert_array_equal(run.preprocess(x[64:72].numpy()), expected.numpy())
     assert run.classes == ("dark", "light")
 
 
-def test_without_preprocess_arrays_are_taken(tmp_path: Path) -> None:
+def test_without_preprocess_the_inputs_are_arrays(tmp_path: Path) -> None:
     x, y = torch.randn(8, 5), torch.arange(8) % 2
     assert inputs_of(data.from_tensors(x, y, x, y)).preprocessing["kind"] == "array"
 
@@ -97,11 +97,11 @@ def test_without_preprocess_arrays_are_taken(tmp_path: Path) -> None:
         ({"resize": 8}, "give a dict with a kind"),
         ("image", "give a dict with a kind"),
         ({"kind": "array", "mean": [0.0]}, "preprocess has mean: leave them out"),
-        ({"kind": "array", "x": torch.zeros(1)}, "must hold numbers, texts, lists and dicts only"),
-        ({"kind": "array", "x": float("nan")}, "must hold numbers, texts, lists and dicts only"),
+        ({"kind": "array", "x": torch.zeros(1)}, "must contain only numbers, texts, lists and dicts"),
+        ({"kind": "array", "x": float("nan")}, "must contain only numbers, texts, lists and dicts"),
     ],
 )
-def test_a_declaration_that_cannot_be_kept_is_refused(preprocess: dict[str, object], reason: str) -> None:
+def test_invalid_declarations_are_refused(preprocess: dict[str, object], reason: str) -> None:
     x, y = torch.randn(8, 5), torch.arange(8) % 2
     good = data.from_tensors(x, y, x, y)
     with pytest.raises(ValueError, match=reason):

@@ -1,4 +1,4 @@
-"""The loop: schedules per update, accumulation, stages, networks of one's own, and going on in the middle."""
+"""The training loop: schedules per update, accumulation, stages, custom networks, and resuming."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_warm_up_rises_to_the_full_value_before_the_decay(digits: Dataset) -> No
 
 
 class Plain(nn.Module):
-    """Without batch norm: a batch in parts is the same batch."""
+    """Without batch norm, a batch in parts equals the whole batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def test_accumulated_parts_equal_the_whole_batch_up_to_rounding(digits: Dataset)
             torch.testing.assert_close(tensor, whole.model.state_dict()[name], rtol=1e-3, atol=1e-5)
 
 
-def test_an_update_takes_one_filter_step_however_many_parts_it_has(digits: Dataset) -> None:
+def test_an_update_is_one_filter_step_for_any_number_of_parts(digits: Dataset) -> None:
     """Parts that do not fill an update are left out: 1438 samples are 22 parts of 64, and 11 updates."""
     config = dataclasses.replace(SMALL, accumulate=2, stages=(Stage(epochs=1),))
     fitted = train.fit(config, digits, show=False)
@@ -110,17 +110,17 @@ TWO_STEPS = dataclasses.replace(
 )
 
 
-def test_signs_survive_the_change_of_stage_with_a_warm_start(digits: Dataset) -> None:
+def test_a_warm_start_keeps_signs_across_stages(digits: Dataset) -> None:
     cold = dataclasses.replace(
         TWO_STEPS, stages=(TWO_STEPS.stages[0], dataclasses.replace(TWO_STEPS.stages[1], optimizer={}))
     )
     first = {name: lines(train.fit(config, digits, show=False), "ff_ratio", stage=1)[0]
              for name, config in (("warm", TWO_STEPS), ("cold", cold))}  # fmt: skip
     assert first["warm"] < 0.01
-    assert 0.35 < first["cold"] < 0.65  # theta = -sign(gradient): half of what was learned is lost at once
+    assert 0.35 < first["cold"] < 0.65  # theta = -sign(gradient): half of the trained signs are lost
 
 
-def test_a_stage_starts_from_the_signs_of_the_one_before(digits: Dataset) -> None:
+def test_a_stage_starts_from_the_signs_of_the_previous_one(digits: Dataset) -> None:
     real = train.fit(dataclasses.replace(TWO_STEPS, stages=TWO_STEPS.stages[:1]), digits, show=False)
     frozen = dataclasses.replace(
         TWO_STEPS.stages[1], optimizer={"warm_start": 1e9}, real={"lr": 1e-30, "weight_decay": 0.0}
@@ -142,11 +142,11 @@ def test_a_stage_without_init_from_starts_from_scratch(digits: Dataset) -> None:
     assert lines(fitted, "loss", 1)[0] > lines(fitted, "loss", 0)[-1]
 
 
-# ---- going on in the middle
+# ---- resuming
 
 
 class Noisy(nn.Module):
-    """Draws from every generator that a training loop may draw from."""
+    """Draws from every random generator that a training loop may use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,11 +160,11 @@ class Noisy(nn.Module):
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Stands for a kill."""
+    """Simulates a kill."""
 
 
 def interrupted_after(updates: int) -> Any:
-    """A stand-in for Display.advance that ends the run after so many updates."""
+    """Return a replacement for Display.advance that ends the run after some updates."""
 
     def advance(self: object, position: Any) -> None:
         if position.updates == updates:
@@ -173,10 +173,10 @@ def interrupted_after(updates: int) -> Any:
     return advance
 
 
-def assert_goes_on_to_the_bit(
+def assert_resumes_bit_exactly(
     config: Config, dataset: Dataset, folder: Path, cuts: list[int], model: Any = None
 ) -> None:
-    """Cut a run at each of these updates, go on, and compare with a run in one piece."""
+    """Interrupt a run at each of these updates, resume it, and compare it with an uninterrupted run."""
 
     def own() -> nn.Module | None:
         torch.manual_seed(1)
@@ -206,19 +206,21 @@ def assert_goes_on_to_the_bit(
         ("torch-sgd", {"task.label_smoothing": "0.1"}),
     ],
 )
-def test_every_method_goes_on_to_the_bit(method: str, changes: dict[str, str], digits: Dataset, tmp_path: Path) -> None:
+def test_every_method_resumes_bit_exactly(
+    method: str, changes: dict[str, str], digits: Dataset, tmp_path: Path
+) -> None:
     config = train.changed(train.with_method(SMALL, method), {"checkpoint_every": "3", **changes})
-    assert_goes_on_to_the_bit(config, digits, tmp_path, [5, 13])
+    assert_resumes_bit_exactly(config, digits, tmp_path, [5, 13])
 
 
-def test_random_generators_go_on_to_the_bit(digits: Dataset, tmp_path: Path) -> None:
+def test_random_generators_resume_bit_exactly(digits: Dataset, tmp_path: Path) -> None:
     config = dataclasses.replace(SMALL, checkpoint_every=3)
-    assert_goes_on_to_the_bit(config, digits, tmp_path, [2, 7, 13], Noisy)
+    assert_resumes_bit_exactly(config, digits, tmp_path, [2, 7, 13], Noisy)
 
 
-def test_stages_go_on_to_the_bit_across_their_border(digits: Dataset, tmp_path: Path) -> None:
+def test_stages_resume_bit_exactly_across_their_border(digits: Dataset, tmp_path: Path) -> None:
     config = dataclasses.replace(TWO_STEPS, checkpoint_every=4)
-    assert_goes_on_to_the_bit(config, digits, tmp_path, [21, 23, 24, 30])  # the first stage has 22 updates
+    assert_resumes_bit_exactly(config, digits, tmp_path, [21, 23, 24, 30])  # the first stage has 22 updates
 
 
 class EntersAtTheStart:
@@ -255,12 +257,12 @@ def test_stream_that_cannot_be_entered_in_the_middle_resumes_at_the_epochs_start
 ) -> None:
     dataset = dataclasses.replace(digits, train=EntersAtTheStartPart(digits.train))
     config = dataclasses.replace(SMALL, checkpoint_every=3)
-    assert_goes_on_to_the_bit(config, dataset, tmp_path, [5, 16])
+    assert_resumes_bit_exactly(config, dataset, tmp_path, [5, 16])
     names = [path.name for path in sorted((tmp_path / "cut" / "checkpoints").glob("*"))]
     assert names == ["00-00001-0000000.pt", "01-00000-0000000.pt"]
 
 
-def test_run_in_one_piece_leaves_two_checkpoints(digits: Dataset, tmp_path: Path) -> None:
+def test_an_uninterrupted_run_leaves_two_checkpoints(digits: Dataset, tmp_path: Path) -> None:
     train.fit(dataclasses.replace(SMALL, checkpoint_every=3), digits, folder=tmp_path, show=False)
     names = [path.name for path in sorted((tmp_path / "checkpoints").iterdir())]
     assert names == ["00-00001-0000010.pt", "01-00000-0000000.pt"]
@@ -272,10 +274,10 @@ def test_checkpoints_of_other_settings_are_refused(digits: Dataset, tmp_path: Pa
         train.fit(dataclasses.replace(SMALL, seed=1), digits, folder=tmp_path, show=False)
 
 
-# ---- what is refused, and what goes wrong
+# ---- errors
 
 
-def test_own_network_has_one_stage(digits: Dataset) -> None:
+def test_a_custom_network_has_one_stage(digits: Dataset) -> None:
     with pytest.raises(ValueError, match="works with a single stage only"):
         train.fit(TWO_STEPS, digits, model=Plain(), show=False)
 
@@ -292,8 +294,8 @@ class Steep(nn.Module):
         return 1e3 * self.linear(x.flatten(1)) - 1e3 * self.linear.bias
 
 
-def test_weights_that_are_no_longer_finite_are_not_saved(digits: Dataset, tmp_path: Path) -> None:
-    """The loss of the update was finite, and what it made of the weights is not."""
+def test_non_finite_weights_are_not_saved(digits: Dataset, tmp_path: Path) -> None:
+    """The loss of the update is finite, but the resulting weights are not."""
     real, stages = RealConfig(lr=3e38, momentum=0.0, weight_decay=0.0), (Stage(epochs=1, binarize="none"),)
     config = dataclasses.replace(SMALL, real=real, stages=stages, checkpoint_every=1)
     with pytest.raises(RunError, match="training diverged at update 1, epoch 1: the weights are not finite"):
@@ -301,7 +303,7 @@ def test_weights_that_are_no_longer_finite_are_not_saved(digits: Dataset, tmp_pa
     assert not list(tmp_path.glob("checkpoints/*"))
 
 
-def test_seed_decides_everything(digits: Dataset) -> None:
+def test_the_seed_determines_the_run(digits: Dataset) -> None:
     once, again = (train.fit(SMALL, digits, show=False) for _ in range(2))
     assert same_weights(once.model, again.model)
     other = train.fit(dataclasses.replace(SMALL, seed=1), digits, show=False)
@@ -315,19 +317,19 @@ def test_bf16_trains_and_keeps_state_in_float32(digits: Dataset, tmp_path: Path)
     fitted = train.fit(dataclasses.replace(SMALL, precision="bf16"), digits, folder=tmp_path, show=False)
     assert lines(fitted, "loss")[-1] < lines(fitted, "loss")[0]
     assert {parameter.dtype for parameter in fitted.model.parameters()} == {torch.float32}
-    assert lines(fitted, "loss") != lines(train.fit(SMALL, digits, show=False), "loss")  # it was really in effect
+    assert lines(fitted, "loss") != lines(train.fit(SMALL, digits, show=False), "loss")  # bf16 was really used
 
 
 @pytest.mark.slow
-def test_compiled_training_goes_on_to_the_bit(digits: Dataset, tmp_path: Path) -> None:
+def test_compiled_training_resumes_bit_exactly(digits: Dataset, tmp_path: Path) -> None:
     config = dataclasses.replace(SMALL, compile="on", checkpoint_every=3)
-    assert_goes_on_to_the_bit(config, digits, tmp_path, [5])
+    assert_resumes_bit_exactly(config, digits, tmp_path, [5])
     compiled = train.fit(config, digits, folder=tmp_path / "whole", show=False)
     eager = train.fit(SMALL, digits, show=False)
     assert compiled.scores["top1"] == pytest.approx(eager.scores["top1"], abs=5)
 
 
-def test_auto_compiles_only_what_repays_it(digits: Dataset) -> None:
+def test_auto_compiles_only_long_runs(digits: Dataset) -> None:
     from zerocross import compiler, models
     from zerocross.train.build import should_compile
 
@@ -339,7 +341,7 @@ def test_auto_compiles_only_what_repays_it(digits: Dataset) -> None:
     assert not should_compile(SMALL, small, digits, 10**9, cpu)
 
 
-def test_evaluating_less_often_changes_nothing_but_the_record(digits: Dataset) -> None:
+def test_the_evaluation_interval_does_not_affect_training(digits: Dataset) -> None:
     """The last epoch of each stage is always evaluated."""
     config = train.changed(TWO_STEPS, {"stages.0.epochs": "3", "stages.1.epochs": "2"})
     often = train.fit(config, digits, show=False)

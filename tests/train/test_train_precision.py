@@ -1,4 +1,4 @@
-"""precision = "auto": settled by the device before a run begins, and stored as what was used."""
+"""precision = "auto": resolved for the device before a run starts, and stored as the precision that was used."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ def able(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
     ("capabilities", "expected"),
     [({"avx512_bf16": True}, "bf16"), ({"amx_bf16": True}, "bf16"), ({"avx512_bf16": False}, "32"), ({}, "32")],
 )
-def test_the_processor_decides(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str) -> None:
+def test_precision_depends_on_the_processor(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str
+) -> None:
     able(monkeypatch, **capabilities)
     assert best("cpu") == settled(AUTO).precision == expected
 
 
-def test_cuda_is_asked_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_on_cuda_depends_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     able(monkeypatch, avx512_bf16=True)
-    assert best("cuda") == "32"  # there is none
+    assert best("cuda") == "32"  # there is no CUDA device
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     assert best("cuda") == settled(AUTO).precision == "32"  # emulation is slower than float32
@@ -45,13 +47,15 @@ def test_cuda_is_asked_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settled(AUTO, "cpu").precision == "bf16"
 
 
-def test_an_unsettled_config_has_no_hash() -> None:
+def test_a_config_with_auto_precision_has_no_hash() -> None:
     with pytest.raises(ValueError, match="resolve it first"):
         _ = AUTO.hash
 
 
 @pytest.mark.parametrize("expected", ["32", "bf16"])
-def test_a_run_stores_what_it_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: str) -> None:
+def test_a_run_stores_the_precision_that_it_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: str
+) -> None:
     able(monkeypatch, avx512_bf16=expected == "bf16")
     (result,) = run_all(
         [AUTO], train.Placement(), RunCache(tmp_path / "results", tmp_path / "work", keep=True), show=False
@@ -62,7 +66,7 @@ def test_a_run_stores_what_it_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (tmp_path / "results" / f"{dataclasses.replace(AUTO, precision=expected).hash}.json").exists()
 
 
-def test_a_run_is_not_continued_in_another_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_not_resumed_in_another_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     able(monkeypatch, avx512_bf16=True)
     three = dataclasses.replace(AUTO, stages=(train.Stage(3),))
 

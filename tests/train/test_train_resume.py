@@ -1,4 +1,4 @@
-"""Runs killed with SIGKILL and resumed end in the same bits as a run that nobody touched."""
+"""Runs killed with SIGKILL and resumed are bit-identical to uninterrupted runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kill(command: Command) -> None:
     assert command.wait() == -signal.SIGKILL
 
 
-def test_run_killed_at_five_places_ends_in_the_same_bits(forks: Forks, tmp_path: Path, unbroken: Path) -> None:
+def test_run_killed_at_five_places_resumes_bit_exactly(forks: Forks, tmp_path: Path, unbroken: Path) -> None:
     run = tmp_path / "run"
     command = forks.start(tmp_path, "train", *SMALL, "--out", "run", patch=UNHURRIED)
     until(lambda: updates(run) >= 2)
@@ -61,7 +61,7 @@ def test_run_killed_at_five_places_ends_in_the_same_bits(forks: Forks, tmp_path:
 
     command = forks.start(tmp_path, "train", "--resume", "run", patch=STUCK_IN_A_CHECKPOINT)
     until(lambda: any(path.stat().st_size for path in run.glob("checkpoints/.*.part")))
-    kill(command)  # inside a checkpoint's write: its half is left aside, the two before are whole
+    kill(command)  # while writing a checkpoint: the partial file is left behind, the two earlier ones are complete
     assert len(list(run.glob("checkpoints/.*.part"))) == 1
     assert sorted(run.glob("checkpoints/*.pt")) == present
 
@@ -72,21 +72,21 @@ def test_run_killed_at_five_places_ends_in_the_same_bits(forks: Forks, tmp_path:
 
     command = forks.start(tmp_path, "train", "--resume", "run", patch=STUCK_AT_THE_END)
     until((tmp_path / "ending").exists)
-    kill(command)  # all updates done, no result yet
+    kill(command)  # all updates are done, but there is no result yet
     assert not (run / "result.json").exists()
 
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken)
     assert len(list(run.glob("checkpoints/*.pt"))) == 2
 
     command = forks.start(tmp_path, "train", "--resume", "run")
     assert command.wait() == 0
-    assert "was already finished" in command.said()
+    assert "was already finished" in command.output()
     assert bits(run) == bits(unbroken)
 
 
-def test_two_processes_killed_one_at_a_time_end_in_the_same_bits(
+def test_two_processes_killed_one_at_a_time_resume_bit_exactly(
     forks: Forks, tmp_path: Path, unbroken_two: Path
 ) -> None:
     run = tmp_path / "run"
@@ -94,17 +94,17 @@ def test_two_processes_killed_one_at_a_time_end_in_the_same_bits(
     until(lambda: updates(run) >= 6)
     kill(second)
     assert first.wait(timeout=300) == 1  # it does not wait for the other
-    assert first.said().strip().splitlines()[-1].startswith("zerocross: another process of this run has exited")
-    assert "Traceback" not in first.said()
+    assert first.output().strip().splitlines()[-1].startswith("zerocross: another process of this run has exited")
+    assert "Traceback" not in first.output()
 
     first, second = forks.start_two(tmp_path, "train", "--resume", "run", patch=UNHURRIED)
     until(lambda: updates(run) >= 14)
     kill(first)
-    assert second.wait(timeout=300) == 1  # nothing of its own to report, and no process left behind
-    assert second.said() == ""
+    assert second.wait(timeout=300) == 1  # it has nothing to report, and leaves no process behind
+    assert second.output() == ""
 
     for command in forks.start_two(tmp_path, "train", "--resume", "run"):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken_two)
 
 
@@ -116,7 +116,7 @@ def test_run_killed_at_a_random_update(forks: Forks, tmp_path: Path, unbroken: P
     until(lambda: updates(run) >= after)
     kill(command)
     command = forks.start(tmp_path, "train", "--resume", "run")
-    assert command.wait() == 0, command.said()
+    assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken)
 
 
@@ -131,18 +131,18 @@ def test_two_processes_killed_at_a_random_update(forks: Forks, tmp_path: Path, u
     assert commands[0].wait() == -signal.SIGKILL
     commands[1].wait()  # it may have ended by itself a moment before
     for command in forks.start_two(tmp_path, "train", "--resume", "run"):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken_two)
 
 
 @pytest.mark.slow
-def test_two_processes_killed_inside_a_checkpoint(forks: Forks, tmp_path: Path, unbroken_two: Path) -> None:
+def test_two_processes_killed_while_writing_a_checkpoint(forks: Forks, tmp_path: Path, unbroken_two: Path) -> None:
     run = tmp_path / "run"
     first, second = forks.start_two(tmp_path, "train", *SMALL, "--out", "run", patch=STUCK_IN_A_CHECKPOINT)
     until(lambda: any(path.stat().st_size for path in run.glob("checkpoints/.*.part")))
     kill(first)
     assert second.wait(timeout=300) == 1
     for command in forks.start_two(tmp_path, "train", "--resume", "run"):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert bits(run) == bits(unbroken_two)
     assert not list(run.glob("checkpoints/.*.part"))

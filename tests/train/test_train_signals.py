@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the update is finished, a checkpoint written, and the exit code says which signal it was."""
+"""SIGINT and SIGTERM: the update is completed, a checkpoint is written, and the exit code tells which signal it was."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerocross.train.stop import Stop
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_stopped_run_saves_itself_and_says_how_to_go_on(
+def test_stopped_run_saves_a_checkpoint_and_prints_how_to_resume(
     forks: Forks, tmp_path: Path, unbroken: Path, number: int, code: int
 ) -> None:
     run = tmp_path / "run"
@@ -27,7 +27,7 @@ def test_stopped_run_saves_itself_and_says_how_to_go_on(
     until(lambda: updates(run) >= 6)
     command.kill(number)
     assert command.wait() == code
-    last = command.said().strip().splitlines()[-1]
+    last = command.output().strip().splitlines()[-1]
     stopped = f"zerocross: stopped after {updates(run)} updates; checkpoint saved; "
     assert last == stopped + "resume with: zerocross train --resume run"
     assert not (run / "result.json").exists()
@@ -41,21 +41,21 @@ def test_signal_to_one_of_two_processes_stops_both_at_the_same_update(forks: For
     run = tmp_path / "run"
     first, second = forks.start_two(tmp_path, "train", *SMALL, "--out", "run", patch=UNHURRIED)
     until(lambda: updates(run) >= 6)
-    second.kill(signal.SIGTERM)  # the one that does not write the checkpoint
+    second.kill(signal.SIGTERM)  # the process that does not write the checkpoint
     assert first.wait() == 143
-    assert second.wait() == 0  # the first one's code is the run's; another process's would have it killed
-    assert "resume with: zerocross train --resume run" in first.said()
-    assert second.said() == ""
+    assert second.wait() == 0  # the first process has the exit code of the run; another code would get it killed
+    assert "resume with: zerocross train --resume run" in first.output()
+    assert second.output() == ""
 
 
-def test_signal_during_the_vote_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_during_the_vote_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric: Any = SimpleNamespace(world_size=2, device=torch.device("cpu"))
     to_come = [signal.SIGTERM]
     with Stop(fabric) as stop:
 
-        def vote(asked: torch.Tensor, op: object) -> None:
+        def vote(flag: torch.Tensor, op: object) -> None:
             if to_come:
-                os.kill(os.getpid(), to_come.pop())  # noted while the ranks agree that nobody has been asked
+                os.kill(os.getpid(), to_come.pop())  # arrives while the ranks agree that no stop was requested
 
         monkeypatch.setattr(torch.distributed, "all_reduce", vote)
         assert not stop.requested(Position())
@@ -63,7 +63,7 @@ def test_signal_during_the_vote_is_not_forgotten(monkeypatch: pytest.MonkeyPatch
         assert stop.signal == signal.SIGTERM
 
 
-def test_second_signal_is_obeyed_at_once(forks: Forks, tmp_path: Path) -> None:
+def test_second_signal_ends_the_run_immediately(forks: Forks, tmp_path: Path) -> None:
     stuck = """
 import pathlib, time
 import zerocross.train.loop as loop
@@ -81,13 +81,13 @@ loop.evaluate = stuck
 
 
 def _catches_sigterm(pid: int) -> bool:
-    """Whether a process handles SIGTERM itself; it no longer does when it has noted the first one."""
+    """Return True if a process handles SIGTERM itself; it no longer does after the first signal."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     caught = next(line.split()[1] for line in lines if line.startswith("SigCgt"))
     return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
 
 
-def test_devices_2_stops_with_one_line_and_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_devices_2_stops_with_one_line_and_leaves_no_process(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [str(Path(sys.executable).with_name("zerocross")), "train"]
     begun = subprocess.Popen(
@@ -98,24 +98,24 @@ def test_devices_2_stops_with_one_line_and_leaves_no_process_behind(tmp_path: Pa
     try:
         until(lambda: updates(tmp_path / "run") >= 6)
         begun.send_signal(signal.SIGINT)
-        _, said = begun.communicate(timeout=600)
+        _, output = begun.communicate(timeout=600)
     except BaseException:
         os.killpg(begun.pid, signal.SIGKILL)
         raise
-    assert begun.returncode == 130, said
-    assert len(said.splitlines()) == 1
-    assert said.endswith("resume with: zerocross train --resume run\n")
+    assert begun.returncode == 130, output
+    assert len(output.splitlines()) == 1
+    assert output.endswith("resume with: zerocross train --resume run\n")
     until(lambda: not alive_in_group(begun.pid), timeout=120)
 
 
 def alive_in_group(group: int) -> list[str]:
-    """The processes of a group that still run; one that has ended and awaits its parent does not."""
-    found = []
+    """Return the processes of a group that still run, without zombies."""
+    results = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, its_group = path.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
         except (OSError, ValueError):
             continue  # it has ended in the meantime
         if int(its_group) == group and state != "Z":
-            found.append(path.parent.name)
-    return found
+            results.append(path.parent.name)
+    return results

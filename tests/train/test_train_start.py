@@ -1,4 +1,4 @@
-"""Starting from trained weights: warm by the alpha of the run, unless told otherwise, and never cold without a word."""
+"""Starting from trained weights: the warm start follows from alpha unless given, and a cold start warns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIGITS = train.RECIPES["digits"].config
 
 
 @pytest.mark.parametrize("alpha", [1e-5, 1e-3, 0.02])
-def test_warm_start_follows_from_the_alpha_that_is_set(alpha: float) -> None:
+def test_warm_start_follows_from_alpha(alpha: float) -> None:
     config = train.changed(DIGITS, {"optimizer.alpha": str(alpha)}, in_two_steps=True)
     assert config.optimizer_of(config.stages[1])["warm_start"] == pytest.approx(3 * math.sqrt(alpha / 2))
     assert "warm_start" not in config.stages[0].optimizer
@@ -36,24 +36,24 @@ def test_warm_start_follows_from_the_alpha_of_its_stage() -> None:
 
 @pytest.mark.parametrize("field", ["optimizer.warm_start", "stages.1.optimizer.warm_start"])
 @pytest.mark.parametrize("value", [0.0, 0.25])
-def test_warm_start_that_is_told_wins(field: str, value: float) -> None:
+def test_an_explicit_warm_start_is_used(field: str, value: float) -> None:
     config = train.changed(DIGITS, {field: str(value), "optimizer.alpha": "1e-5"}, in_two_steps=True)
     assert config.optimizer_of(config.stages[1])["warm_start"] == value
 
 
-def test_two_steps_without_changes_are_as_ever() -> None:
+def test_two_steps_without_changes() -> None:
     assert train.changed(DIGITS, {}, in_two_steps=True) == two_step(DIGITS)
     assert train.changed(DIGITS, {"method": "torch-sgd"}, in_two_steps=True) == two_step(
         train.with_method(DIGITS, "torch-sgd")
     )
 
 
-def test_two_step_of_a_config_that_has_a_warm_start_keeps_it() -> None:
-    told = train.changed(DIGITS, {"optimizer.warm_start": "0.5"})
-    assert two_step(told).optimizer_of(two_step(told).stages[1])["warm_start"] == 0.5
+def test_two_steps_keep_the_warm_start_of_the_config() -> None:
+    messages = train.changed(DIGITS, {"optimizer.warm_start": "0.5"})
+    assert two_step(messages).optimizer_of(two_step(messages).stages[1])["warm_start"] == 0.5
 
 
-def test_command_line_derives_last(tmp_path: Path) -> None:
+def test_the_command_line_derives_the_warm_start_last(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ["train", *SMALL, "--epochs", "2", "--two-step", "--set", "optimizer.alpha=1e-5", "--out", str(run), "-q"]
     assert app.run(words) == 0
@@ -80,11 +80,11 @@ def test_init_from_starts_from_the_weights_of_a_run_and_keeps_them(unbroken: Pat
 def test_two_processes_start_from_the_same_weights(forks: Forks, unbroken: Path, tmp_path: Path) -> None:
     words = ("train", *SMALL, "--epochs", "1", "--init-from", unbroken, "--out", "run")
     for command in forks.start_two(tmp_path, *words):
-        assert command.wait() == 0, command.said()
+        assert command.wait() == 0, command.output()
     assert first_flips(tmp_path / "run") < 0.05
 
 
-def test_init_from_names_weights_that_have_changed(unbroken: Path, tmp_path: Path) -> None:
+def test_init_from_detects_changed_weights(unbroken: Path, tmp_path: Path) -> None:
     config = train.changed(DIGITS, {"stages.0.epochs": "1"}, init_from=f"{unbroken}#{'0' * 16}")
     with pytest.raises(ValueError, match="has changed since this run was configured"):
         train.begin(config, tmp_path / "run", show=False)
@@ -92,9 +92,9 @@ def test_init_from_names_weights_that_have_changed(unbroken: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (["--init-from", "nowhere"], "has no final weights (model.safetensors): give the folder of a finished run"),
+        (["--init-from", "nowhere"], "has no final weights (model.safetensors): use the folder of a finished run"),
         (
             ["--init-from", "RUN", "--method", "bop"],
             "method 'bop' cannot start from trained weights: two-step training and",
@@ -103,13 +103,13 @@ def test_init_from_names_weights_that_have_changed(unbroken: Path, tmp_path: Pat
         (["--resume", "RUN", "--init-from", "RUN"], "remove --init-from"),
     ],
 )
-def test_start_that_does_not_fit_is_refused(
-    unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+def test_incompatible_initial_weights_are_refused(
+    unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     words = [word.replace("RUN", str(unbroken)) for word in words]
     extra = [] if "--resume" in words else [*SMALL[:-2], "--out", str(tmp_path / "run")]
     assert app.run(["train", *extra, *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -120,7 +120,7 @@ def small(**values: Any) -> train.Config:
     return dataclasses.replace(config, **values)
 
 
-def test_trained_network_that_loses_its_signs_at_the_first_update_is_warned_of() -> None:
+def test_a_trained_network_that_loses_its_signs_warns() -> None:
     digits = data.load("digits")
     trained = train.fit(small(), digits, show=False).model
     with pytest.warns(UserWarning, match="the first update flipped [45].% of binary weights that were trained"):

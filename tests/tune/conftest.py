@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: on loopback, in a temporary folder, ended with the tests."""
+"""A temporary PostgreSQL server for the tests, on loopback."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import pytest
 
 
 def programs() -> Path | None:
-    """The folder of initdb and postgres: the newest of Debian's, or where the PATH has them."""
+    """Return the folder of initdb and postgres: the newest of Debian's, or the one on the PATH."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
-    found = debian[-1] if debian else shutil.which("initdb")
-    return Path(found).parent if found else None
+    result = debian[-1] if debian else shutil.which("initdb")
+    return Path(result).parent if result else None
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
-    """The URL of an empty database; the test is skipped, saying so, where no server can be started."""
+    """Yield the URL of an empty database; skip the test if no server can be started."""
     where = programs()
     if where is None:
         pytest.skip("no PostgreSQL here: .ci/postgres installs it on Debian")
@@ -36,12 +36,12 @@ def postgres() -> Iterator[str]:
         if owner is not None:
             shutil.chown(folder, owner)
         data, log = folder / "data", (folder / "log").open("wb")
-        made = subprocess.run(
+        done = subprocess.run(
             [where / "initdb", "-D", data, "-U", "tuner", "--auth=trust", "--no-sync", "--encoding=UTF8"],
             user=owner, cwd=folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if made.returncode:
-            pytest.skip(f"PostgreSQL's initdb fails here: {made.stderr.strip()[-200:]}")
+        if done.returncode:
+            pytest.skip(f"PostgreSQL's initdb fails here: {done.stderr.strip()[-200:]}")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -54,7 +54,7 @@ def postgres() -> Iterator[str]:
         yield url
     finally:
         if server is not None:
-            server.send_signal(signal.SIGINT)  # at once; after SIGTERM it would wait for open connections
+            server.send_signal(signal.SIGINT)  # immediately; after SIGTERM it would wait for open connections
             server.wait(timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -16,12 +16,12 @@ TWO = SearchSpace((Parameter("a", 1e-5, 1e-1, log=True), Parameter("b", -1.0, 1.
 
 
 def hill(settings: Any, report: Any) -> float:
-    """Highest, 0, at a = 1e-3, b = 0.25."""
+    """An objective with its maximum, 0, at a = 1e-3, b = 0.25."""
     return -((math.log10(settings["a"]) + 3) ** 2) - (settings["b"] - 0.25) ** 2
 
 
 def note(log: str, settings: Any, what: str) -> None:
-    """Add a line to a file that several processes write to."""
+    """Append a line to a file that several processes write to."""
     with Path(log).open("a", encoding="utf-8") as file:
         file.write(f"{what} {settings['a']!r} {os.getpid()}\n")
 
@@ -31,7 +31,7 @@ def notes(log: Path) -> list[list[str]]:
 
 
 def work(url: str, name: str, log: str, seconds: float) -> None:
-    """A worker that writes down what it begins and ends."""
+    """A worker that records the start and end of each trial."""
 
     def objective(settings: Any, report: Any) -> float:
         note(log, settings, "begin")

@@ -1,4 +1,4 @@
-"""Every slot is filled exactly once, whatever happens to workers; on a SQLite file, with clocks set back by hand."""
+"""Every slot is filled exactly once, whatever happens to workers; on a SQLite file, with times set back manually."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ def test_dead_workers_trial_is_run_again_with_its_settings(url: str) -> None:
     with queue.alive(database, dead, 15):
         settings = TWO.suggest(optuna.trial.Trial(study.load(), dead._trial_id))
     take_over(study)
-    assert states(study) == ["RUNNING", "WAITING"]  # it gave a sign of life a moment ago
+    assert states(study) == ["RUNNING", "WAITING"]  # its last heartbeat was a moment ago
     set_back(url, LONG_SILENT)
     take_over(study)
     take_over(study)  # another worker, at the same time
     assert states(study) == ["FAIL", "WAITING", "WAITING"]
     tune.work(study, hill)
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == [0, 1]
-    assert next(one for one in found.outcomes if one.number == 0).settings == settings
-    assert (found.failed, found.open) == (0, 0)
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == [0, 1]
+    assert next(one for one in result.outcomes if one.number == 0).settings == settings
+    assert (result.failed, result.open) == (0, 0)
 
 
-def test_worker_that_died_before_its_first_sign_of_life(url: str) -> None:
+def test_worker_that_died_before_its_first_heartbeat(url: str) -> None:
     study = begin(url, 1)
     claim(study)
     take_over(study)
@@ -83,8 +83,8 @@ def test_worker_that_died_before_its_first_sign_of_life(url: str) -> None:
     assert len(history.read(study.load()).outcomes) == 1
 
 
-def test_worker_that_died_while_it_took_over(url: str) -> None:
-    """Failed, and not yet requeued: whoever is idle next finds the slot open."""
+def test_worker_that_died_while_taking_over_a_trial(url: str) -> None:
+    """The trial has failed but is not yet requeued: the next idle worker finds the slot open."""
     study = begin(url, 1)
     queue.fail(study.storage.database, claim(study))
     assert states(study) == ["FAIL"]
@@ -93,12 +93,12 @@ def test_worker_that_died_while_it_took_over(url: str) -> None:
     assert len(history.read(study.load()).outcomes) == 1
 
 
-def test_result_of_a_worker_thought_dead_is_refused(url: str) -> None:
+def test_result_of_a_worker_presumed_dead_is_refused(url: str) -> None:
     study, calls = begin(url, 1), []
 
     def objective(settings: Any, report: Any) -> float:
         calls.append(settings["a"])
-        if len(calls) == 1:  # it slept for so long that another worker did its trial
+        if len(calls) == 1:  # it slept so long that another worker did its trial
             set_back(url, LONG_SILENT)
             take_over(study)
             tune.work(study, hill)
@@ -106,13 +106,13 @@ def test_result_of_a_worker_thought_dead_is_refused(url: str) -> None:
         return hill(settings, report)
 
     tune.work(study, objective)
-    found = history.read(study.load())
-    assert len(found.outcomes) == 1
-    assert found.outcomes[0].value < 0
+    result = history.read(study.load())
+    assert len(result.outcomes) == 1
+    assert result.outcomes[0].value < 0
     assert states(study) == ["FAIL", "COMPLETE"]
 
 
-def test_report_of_a_worker_thought_dead_ends_its_trial(url: str) -> None:
+def test_report_of_a_worker_presumed_dead_ends_its_trial(url: str) -> None:
     study, reached = begin(url, 1), []
 
     def objective(settings: Any, report: Any) -> float:
@@ -131,7 +131,7 @@ def test_trial_that_kills_its_workers_is_given_up(url: str) -> None:
     study = begin(url, 2)
     for attempt in range(queue.ATTEMPTS):
         trial = claim(study)
-        while queue.slot(trial) != 0:  # the other one is somebody else's
+        while queue.slot(trial) != 0:  # the other slot belongs to another worker
             queue.give_back(study.storage.database, trial)
             set_back(url, f"UPDATE trials SET state = 'PRUNED' WHERE number = {trial.number}")
             trial = claim(study)
@@ -140,14 +140,14 @@ def test_trial_that_kills_its_workers_is_given_up(url: str) -> None:
         assert states(study).count("FAIL") == attempt + 1
     assert "WAITING" not in states(study)[2:]
     tune.work(study, hill)
-    found = history.read(study.load())
-    assert (len(found.outcomes), found.failed, found.open) == (1, 1, 0)
+    result = history.read(study.load())
+    assert (len(result.outcomes), result.failed, result.open) == (1, 1, 0)
 
 
-def test_two_who_extend_or_requeue_at_once_make_twins_of_which_one_runs(url: str) -> None:
+def test_of_duplicate_trials_added_at_once_only_one_runs(url: str) -> None:
     study = begin(url, 2)
     view = study.load()
-    for number in (0, 1):  # what a second machine does that looked before the first had written
+    for number in (0, 1):  # a second machine that read before the first had written
         view.enqueue_trial({}, user_attrs={"slot": number})
     ran: list[Any] = []
 
@@ -158,22 +158,22 @@ def test_two_who_extend_or_requeue_at_once_make_twins_of_which_one_runs(url: str
     tune.work(study, objective)
     assert len(ran) == 2
     assert states(study) == ["COMPLETE", "COMPLETE", "FAIL", "FAIL"]
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == [0, 1]
-    assert found.failed == 0
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == [0, 1]
+    assert result.failed == 0
 
 
-def test_trial_queued_by_hand_is_run_too(url: str) -> None:
+def test_manually_queued_trial_is_run(url: str) -> None:
     study = begin(url, 1)
     study.load().enqueue_trial({"a": 1e-3, "b": 0.25})
     tune.work(study, hill)
-    found = history.read(study.load())
-    assert len(found.outcomes) == 2
-    assert found.best is not None
-    assert found.best.value == pytest.approx(0)
+    result = history.read(study.load())
+    assert len(result.outcomes) == 2
+    assert result.best is not None
+    assert result.best.value == pytest.approx(0)
 
 
-def test_extending_again_adds_only_what_is_missing(url: str) -> None:
+def test_extending_again_adds_only_missing_trials(url: str) -> None:
     study = begin(url, 3)
     tune.extend(study, 2)
     tune.extend(study, 3)
@@ -196,5 +196,5 @@ def test_four_processes_on_a_sqlite_file_claim_each_trial_once(url: str, tmp_pat
     assert states(study) == [TrialState.COMPLETE.name] * 24
     numbers = [one.number for one in history.read(study.load()).outcomes]
     assert sorted(numbers) == list(range(24))
-    expected = tune.search(hill, TWO, 24, "random")  # a random suggestion does not depend on who asked for it
+    expected = tune.search(hill, TWO, 24, "random")  # a random suggestion does not depend on which worker requested it
     assert sorted(begun) == sorted(repr(one.settings["a"]) for one in expected.outcomes)

@@ -1,4 +1,4 @@
-"""The search itself, in memory: samplers, seeds, pruning, objectives that misbehave."""
+"""The search in memory: samplers, seeds, pruning, faulty objectives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from zerocross import tune
 from zerocross.tune import SAMPLERS, History, Parameter, SearchSpace, StudyPlan, history, queue, samplers
 
 
-def values(found: History) -> list[float]:
-    return [one.value for one in found.outcomes]
+def values(result: History) -> list[float]:
+    return [one.value for one in result.outcomes]
 
 
 def begin(sampler: str = "random", seed: int = 0, **more: Any) -> tune.Study:
@@ -22,12 +22,12 @@ def begin(sampler: str = "random", seed: int = 0, **more: Any) -> tune.Study:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_same_seed_same_history_whether_cut_or_not(sampler: str) -> None:
+def test_history_depends_only_on_the_seed(sampler: str) -> None:
     if sampler == "botorch":
         pytest.importorskip("botorch")
     whole = tune.search(hill, TWO, 7, sampler, seed=3)
     study = begin(sampler, seed=3)
-    for trials in (3, 6, 7):  # as if it had been stopped and gone on with
+    for trials in (3, 6, 7):  # as if it had been stopped and resumed
         tune.extend(study, trials)
         tune.work(study, hill)
     assert values(history.read(study.load())) == values(whole)
@@ -37,8 +37,8 @@ def test_same_seed_same_history_whether_cut_or_not(sampler: str) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["gp", "botorch"])
-def test_models_beat_chance(sampler: str) -> None:
-    """A smooth hill of two dimensions: after a few suggestions of a Gaussian process, near its top."""
+def test_model_based_samplers_beat_random_search(sampler: str) -> None:
+    """On a smooth hill in two dimensions, a few suggestions of a Gaussian process come close to the top."""
     if sampler == "botorch":
         pytest.importorskip("botorch")
     best = [max(values(tune.search(hill, TWO, 11, sampler, seed))) for seed in range(2 if sampler == "gp" else 1)]
@@ -47,8 +47,8 @@ def test_models_beat_chance(sampler: str) -> None:
     assert statistics.mean(best) > statistics.mean(chance) / 2
 
 
-def test_startup_is_chance_for_all() -> None:
-    """The first trials of every sampler are the same random ones: what they differ by is the model."""
+def test_first_trials_are_random_for_all_samplers() -> None:
+    """The first trials of every sampler are the same random ones; they differ only by the model."""
     drawn = {name: values(tune.search(hill, TWO, samplers.STARTUP, name, seed=1)) for name in ("random", "gp")}
     assert drawn["gp"] == drawn["random"]
 
@@ -61,22 +61,22 @@ def test_choices_and_fixed_settings_reach_the_objective() -> None:
         seen.append(dict(settings))
         return 1.0 if settings["clip"] is None else 0.0
 
-    found = tune.search(objective, space, 10, "tpe")
+    result = tune.search(objective, space, 10, "tpe")
     assert {settings["clip"] for settings in seen} == {None, 1.0}
     assert all(settings["method"] == "latent-sgd" for settings in seen)
-    assert found.best is not None
-    assert found.best.settings == {"clip": None}
+    assert result.best is not None
+    assert result.best.settings == {"clip": None}
 
 
 def test_best_so_far_and_best() -> None:
-    found = tune.search(hill, TWO, 12, "random")
+    result = tune.search(hill, TWO, 12, "random")
     expected, best = [], -math.inf
-    for value in values(found):
+    for value in values(result):
         best = max(best, value)
         expected.append(best)
-    assert found.best_so_far() == expected
-    assert found.best is not None
-    assert found.best.value == best
+    assert result.best_so_far() == expected
+    assert result.best is not None
+    assert result.best.value == best
     assert History(()).best is None
     assert History(()).best_so_far() == []
 
@@ -98,7 +98,7 @@ def test_hopeless_trials_are_pruned() -> None:
     assert steps == 150
     assert len(ran) < 120
     assert len(pruned) >= 5
-    assert values(cut) == values(whole)  # what a pruned trial last reported is its value
+    assert values(cut) == values(whole)  # the value of a pruned trial is its last report
     assert cut.best == cut.outcomes[values(cut).index(max(values(cut)))]
     assert cut.best is not None
     assert all(one.value < cut.best.value for one in pruned)
@@ -106,7 +106,7 @@ def test_hopeless_trials_are_pruned() -> None:
 
 
 @pytest.mark.parametrize("returned", [math.nan, math.inf, None, "much"])
-def test_value_that_is_no_number_is_refused(returned: Any) -> None:
+def test_value_that_is_not_a_number_is_refused(returned: Any) -> None:
     with pytest.raises(ValueError, match=r"the objective returned .* it must be a finite number"):
         tune.search(lambda *_: returned, TWO, 2, "random")
 
@@ -126,11 +126,11 @@ def test_failed_trial_is_tried_again_with_the_same_settings_and_then_given_up() 
             tune.work(study, objective)
     tune.work(study, objective)
     assert seen.count(seen[0]) == queue.ATTEMPTS
-    found = history.read(study.load())
-    assert (len(found.outcomes), found.failed, found.open) == (2, 1, 0)
+    result = history.read(study.load())
+    assert (len(result.outcomes), result.failed, result.open) == (2, 1, 0)
 
 
-def test_interrupted_trial_is_given_back_with_its_settings() -> None:
+def test_interrupted_trial_is_requeued_with_its_settings() -> None:
     study, seen = begin(), []
     tune.extend(study, 2)
 
@@ -153,7 +153,7 @@ def slope(settings: Any, report: Any) -> float:
     return math.log10(settings["a"])
 
 
-def test_importance_tells_what_matters() -> None:
+def test_importance_finds_the_relevant_parameter() -> None:
     study = begin()
     tune.extend(study, 30)
     tune.work(study, slope)
@@ -166,7 +166,7 @@ def test_importance_tells_what_matters() -> None:
     assert history.importance(few.load()) == {}
 
 
-def test_what_a_plan_refuses() -> None:
+def test_invalid_plans_are_refused() -> None:
     with pytest.raises(ValueError, match="sampler 'botorsh' is unknown; choose one of botorch, gp, tpe, random"):
         StudyPlan(TWO, "botorsh")
     with pytest.raises(ValueError, match="seed is -1"):
@@ -175,7 +175,7 @@ def test_what_a_plan_refuses() -> None:
         tune.search(hill, TWO, 0, "random")
 
 
-def test_missing_botorch_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_botorch_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(f"No module named {name!r}")
 

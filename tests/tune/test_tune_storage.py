@@ -1,4 +1,4 @@
-"""Storages that cannot be reached, studies that are not the ones asked for, databases that go away for a moment."""
+"""Unreachable storages, studies of another plan, and databases that are briefly unavailable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerocross.tune import Parameter, SearchSpace, StudyPlan, storage
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("nonsense", "storage 'nonsense' is not a URL; for instance sqlite:///runs/tune.db"),
         ("postgresql://me:secret@127.0.0.1:1/tune", "postgresql://me:***@127.0.0.1:1/tune cannot be reached"),
@@ -33,14 +33,14 @@ from zerocross.tune import Parameter, SearchSpace, StudyPlan, storage
         ("sqlite:///none.db", "there is no file none.db"),
     ],
 )
-def test_storage_that_cannot_be_reached_is_one_line(
-    url: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unreachable_storage_gives_a_one_line_error(
+    url: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.db").write_text("a file of mine, not a database", encoding="utf-8")
     with pytest.raises((ValueError, FileNotFoundError)) as wrong:
         tune.connect(url, create=False)
-    assert said in str(wrong.value)
+    assert message in str(wrong.value)
     assert "secret" not in str(wrong.value)
     assert "\n" not in str(wrong.value)
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
@@ -53,12 +53,12 @@ def test_missing_driver_is_named() -> None:
         tune.connect("mysql+pymysql://me@127.0.0.1:1/tune")
 
 
-def test_signs_of_life_come_more_often_than_they_are_missed() -> None:
+def test_heartbeats_are_more_frequent_than_their_timeout() -> None:
     with pytest.raises(ValueError, match="grace greater than beat"):
         tune.connect("sqlite:///x.db", beat=60, grace=60)
 
 
-def test_study_of_another_plan_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_study_of_another_plan_is_refused_and_does_not_change(tmp_path: Path) -> None:
     where = tune.connect(f"sqlite:///{tmp_path / 'tune.db'}")
     plan = StudyPlan(TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 3}]}})
     study = tune.begin_or_join(where, "mine", plan)
@@ -76,8 +76,8 @@ def test_study_of_another_plan_is_refused_and_stays_as_it_is(tmp_path: Path) -> 
             TWO, "random", 0, about={"config": {"batch_size": 64, "stages": [{"epochs": 4}]}}
         ),
     }
-    for said, other in others.items():
-        with pytest.raises(ValueError, match=re.escape(said)) as wrong:
+    for message, other in others.items():
+        with pytest.raises(ValueError, match=re.escape(message)) as wrong:
             tune.begin_or_join(where, "mine", other)
         assert "\n" not in str(wrong.value)
     again = tune.begin_or_join(where, "mine", plan)
@@ -85,7 +85,7 @@ def test_study_of_another_plan_is_refused_and_stays_as_it_is(tmp_path: Path) -> 
     assert [trial.params for trial in again.load().get_trials()] == before
 
 
-def test_study_that_is_not_there_or_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_study_and_study_of_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = tune.connect(f"sqlite:///{tmp_path / 'tune.db'}")
     with pytest.raises(ValueError, match="study 'mine' does not exist in this storage; it has none yet"):
         tune.join(where, "mine")
@@ -104,7 +104,7 @@ def test_study_that_is_not_there_or_not_ours(tmp_path: Path, monkeypatch: pytest
         tune.join(where, "foreign")
 
 
-def test_database_that_is_away_for_a_moment_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_briefly_unavailable_database_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr("time.sleep", waited.append)
     tries: list[int] = []

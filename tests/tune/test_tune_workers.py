@@ -1,4 +1,4 @@
-"""Workers in processes of their own: how they end, how many threads they take, and real kills on real databases."""
+"""Workers in separate processes: how they end, how many threads they use, and real kills with real databases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_how_workers_end_is_told(tmp_path: Path) -> None:
+def test_the_end_of_workers_is_reported(tmp_path: Path) -> None:
     refused, killed = (workers.run(1, target, str(tmp_path))[0] for target in (objectives.refuse, objectives.die))
     assert (refused.code, str(refused)) == (1, f"ValueError: not in {tmp_path}")
     assert (killed.code, str(killed)) == (-signal.SIGKILL, "killed by SIGKILL")
@@ -40,28 +40,28 @@ def test_how_workers_end_is_told(tmp_path: Path) -> None:
         workers.run(0, objectives.succeed)
 
 
-def test_worker_is_heard_while_it_ends() -> None:
-    """A message of 1 MB does not fit into a pipe: its worker ends only once it has been read."""
+def test_a_long_message_of_a_worker_is_read() -> None:
+    """A message of 1 MB does not fit into a pipe: its worker ends only after the message has been read."""
     context = multiprocessing.get_context("fork")
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=writer.send, args=("x" * 2**20,))
     process.start()
     writer.close()
-    said = {reader: ""}
-    workers._wait_for([process], said)
+    output = {reader: ""}
+    workers._wait_for([process], output)
     assert process.exitcode == 0
-    assert len(said[reader]) == 2**20
+    assert len(output[reader]) == 2**20
 
 
 @pytest.mark.slow
-def test_workers_with_long_errors_are_heard_while_they_end(tmp_path: Path) -> None:
+def test_long_errors_of_workers_are_read(tmp_path: Path) -> None:
     ended = workers.run(2, objectives.refuse_at_length, str(tmp_path))
     assert [one.code for one in ended] == [1, 1]
     assert all(len(one.error) > 700_000 for one in ended)
 
 
 def _survive_kills(url: str, log: Path) -> None:
-    """Four workers, two of which are killed in mid-trial: no trial lost, none counted twice, theirs run again."""
+    """Four workers, two of which are killed during a trial: no trial is lost or counted twice, and theirs run again."""
     study = tune.begin_or_join(tune.connect(url, beat=1, grace=10), "killed", StudyPlan(TWO, "random", 5))
     tune.extend(study, 16)
     context = multiprocessing.get_context("spawn")
@@ -88,19 +88,19 @@ def _survive_kills(url: str, log: Path) -> None:
         process.join()
     assert [process.exitcode for process in running] == [-signal.SIGKILL] * 2 + [0, 0]
 
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == list(range(16))  # none lost, none counted twice
-    assert (found.failed, found.open) == (0, 0)
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == list(range(16))  # none lost, none counted twice
+    assert (result.failed, result.open) == (0, 0)
     trials = study.load().get_trials()
     failed = {repr(trial.params["a"]) for trial in trials if trial.state.name == "FAIL"}
     assert set(lost) <= failed
-    done = [repr(one.settings["a"]) for one in found.outcomes]
-    assert set(lost) <= set(done)  # with the settings that they had
+    done = [repr(one.settings["a"]) for one in result.outcomes]
+    assert set(lost) <= set(done)  # with their settings
     assert len(set(done)) == 16
     survivors = {str(process.pid) for process in running[2:]}
     for a in lost:
         assert [pid for what, b, pid in notes(log) if b == a and what == "end"][-1] in survivors
-    expected = tune.search(hill, TWO, 16, "random", 5)  # as if nobody had been killed
+    expected = tune.search(hill, TWO, 16, "random", 5)  # as if no worker had been killed
     assert sorted(done) == sorted(repr(one.settings["a"]) for one in expected.outcomes)
 
 
@@ -115,7 +115,7 @@ def test_killed_workers_on_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_eight_begin_the_same_study_on_an_empty_database_at_once(postgres: str) -> None:
+def test_eight_processes_start_the_same_study_at_once(postgres: str) -> None:
     import psycopg
 
     with psycopg.connect(postgres, autocommit=True) as connection:
@@ -129,8 +129,8 @@ def test_eight_begin_the_same_study_on_an_empty_database_at_once(postgres: str) 
         process.join()
     assert [process.exitcode for process in running] == [0] * 8
     study = tune.join(tune.connect(url), "rush")
-    found = history.read(study.load())
-    assert sorted(one.number for one in found.outcomes) == list(range(20))
+    result = history.read(study.load())
+    assert sorted(one.number for one in result.outcomes) == list(range(20))
     states = [trial.state.name for trial in study.load().get_trials()]
     assert states.count("COMPLETE") == 20
 

@@ -1,4 +1,4 @@
-"""Networks on the Hub: what is pushed comes back, from a folder and from a server; nobody outside is asked."""
+"""Networks on the Hub: they can be pushed and loaded, from a folder and from a local server; no network access."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def server() -> Iterator[Hub]:
         yield site
 
 
-def same_network(run: Path, found: torch.nn.Module) -> bool:
-    wanted, state = train.load_model(run)[0].state_dict(), found.state_dict()
-    assert not found.training
-    return set(wanted) == set(state) and all(torch.equal(wanted[name], state[name]) for name in state)
+def same_network(run: Path, result: torch.nn.Module) -> bool:
+    expected, state = train.load_model(run)[0].state_dict(), result.state_dict()
+    assert not result.training
+    return set(expected) == set(state) and all(torch.equal(expected[name], state[name]) for name in state)
 
 
-def test_a_folder_holds_all_of_it(run: Path, tmp_path: Path):
+def test_a_saved_folder_is_complete(run: Path, tmp_path: Path):
     card = hub.save(run, tmp_path / "mine", title="Scans of digits", evaluate=True)
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {
         "README.md", "card.json", "model.zcb", "model.safetensors",
@@ -55,11 +55,11 @@ def test_a_folder_holds_all_of_it(run: Path, tmp_path: Path):
     with torch.no_grad():
         expected = hub.from_pretrained(str(tmp_path / "mine"))(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(hub.load(tmp_path / "mine")(x), expected, atol=1e-4)
-    with pytest.raises(FileExistsError, match=r"holds card\.json already"):
+    with pytest.raises(FileExistsError, match=r"already contains card\.json"):
         hub.save(run, tmp_path / "mine")
 
 
-def test_what_is_pushed_comes_back(run: Path, tmp_path: Path, server: Hub):
+def test_a_pushed_network_can_be_loaded(run: Path, tmp_path: Path, server: Hub):
     address = hub.push(run, "someone/digits", token=TOKEN, endpoint=server.address)
     assert address == f"{server.address}/someone/digits/commit/{'0' * 39}1"
     files = server.repos["someone/digits"]
@@ -75,21 +75,22 @@ def test_what_is_pushed_comes_back(run: Path, tmp_path: Path, server: Hub):
     packed = hub.load("someone/digits", **where)
     assert packed.classes == tuple("0123456789")
 
-    before, size = len(server.asked), len(files["model.zcb"])
-    hub.push(run, "someone/digits", token=TOKEN, endpoint=server.address, real="int8")  # once more, into what is there
+    before, size = len(server.requests), len(files["model.zcb"])
+    # Again, to the existing repository.
+    hub.push(run, "someone/digits", token=TOKEN, endpoint=server.address, real="int8")
     assert len(server.repos["someone/digits"]["model.zcb"]) < size
     assert len(server.messages) == 2
-    assert len(server.asked) - before < 10
+    assert len(server.requests) - before < 10
 
 
-def test_a_copy_is_read_where_the_hub_is_gone(run: Path, tmp_path: Path, server: Hub):
+def test_a_local_copy_is_read_without_the_hub(run: Path, tmp_path: Path, server: Hub):
     hub.push(run, "someone/digits", token=TOKEN, endpoint=server.address)
     where = {"endpoint": server.address, "cache_dir": tmp_path / "cache"}
     hub.from_pretrained("someone/digits", **where)
-    asked = len(server.asked)
+    before = len(server.requests)
     assert same_network(run, hub.from_pretrained("someone/digits", local_files_only=True, **where))
-    assert len(server.asked) == asked
-    with pytest.raises(ConnectionError, match="the Hub cannot be reached, and no copy is here"):
+    assert len(server.requests) == before
+    with pytest.raises(ConnectionError, match="the Hub cannot be reached, and there is no local copy"):
         hub.from_pretrained("someone/other", local_files_only=True, **where)
 
 
@@ -100,11 +101,11 @@ def test_changed_files_are_refused(run: Path, tmp_path: Path, server: Hub):
     files["model.zcb"] = files["model.zcb"][:-1] + b"!"
     where = {"endpoint": server.address, "cache_dir": tmp_path / "cache"}
     for use in (hub.from_pretrained, hub.load):
-        with pytest.raises(ValueError, match=r"is not the file of its card \(sha256 .* fetch it again"):
+        with pytest.raises(ValueError, match=r"does not match its card \(sha256 .* fetch it again"):
             use("someone/digits", **where)
 
 
-def test_a_card_of_no_network_is_refused(run: Path, tmp_path: Path):
+def test_a_card_of_an_invalid_network_is_refused(run: Path, tmp_path: Path):
     hub.save(run, tmp_path / "mine")
     card = json.loads((tmp_path / "mine" / "card.json").read_text(encoding="utf-8"))
     for change, reason in (
@@ -118,17 +119,19 @@ def test_a_card_of_no_network_is_refused(run: Path, tmp_path: Path):
             hub.from_pretrained(tmp_path / "mine")
 
 
-def test_refusals_name_the_way_out(run: Path, tmp_path: Path, server: Hub):
+def test_errors_suggest_a_solution(run: Path, tmp_path: Path, server: Hub):
     where = {"endpoint": server.address, "cache_dir": tmp_path / "cache"}
-    with pytest.raises(PermissionError, match=r"cannot push to someone/digits: log in by `hf auth login`, or give"):
+    with pytest.raises(PermissionError, match=r"cannot push to someone/digits: log in with `hf auth login`, or pass"):
         hub.push(run, "someone/digits", token="hf_wrong", endpoint=server.address)
     assert server.repos == {}
-    with pytest.raises(FileNotFoundError, match=r"cannot fetch card\.json of someone/none: there is none"):
+    with pytest.raises(
+        FileNotFoundError, match=r"cannot fetch card\.json of someone/none: the repository or revision does not exist"
+    ):
         hub.from_pretrained("someone/none", **where)
     server.repos["someone/else"] = {"README.md": b""}
     with pytest.raises(FileNotFoundError, match=r"someone/else: it was not pushed by zerocross\.hub"):
         hub.load("someone/else", **where)
-    with pytest.raises(ValueError, match="repo = 'digits': name it as user/name"):
+    with pytest.raises(ValueError, match="repo = 'digits': it must have the form user/name"):
         hub.push(run, "digits")
     with pytest.raises(FileNotFoundError, match="neither a folder nor the name of a model on the Hub"):
         hub.from_pretrained(tmp_path / "none")

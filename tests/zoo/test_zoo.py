@@ -1,4 +1,4 @@
-"""The networks in the box: whole, as their cards say, and the same in both forms."""
+"""The networks of the zoo: complete, consistent with their cards, and equal in PyTorch and packed form."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def result_of(name: str) -> dict:
     return json.loads((RESULTS / f"{zoo.card(name).config}.json").read_text(encoding="utf-8"))
 
 
-def test_the_box_is_small_and_whole():
+def test_the_zoo_is_small_and_complete():
     assert set(zoo.names()) >= NAMES
-    wanted = {f"{name}.{end}" for name in zoo.names() for end in ("json", "zcb", "safetensors")}
-    assert {path.name for path in zoo.FILES.iterdir()} == wanted
+    expected = {f"{name}.{end}" for name in zoo.names() for end in ("json", "zcb", "safetensors")}
+    assert {path.name for path in zoo.FILES.iterdir()} == expected
     assert sum(path.stat().st_size for path in zoo.FILES.iterdir()) < 1_000_000
 
 
 @pytest.mark.parametrize("name", zoo.names())
-def test_card_tells_of_its_files_and_of_the_result_of_its_run(name: str):
+def test_card_matches_its_files_and_the_result_of_its_run(name: str):
     card, result = zoo.card(name), result_of(name)
     config = from_dict(result["config"])
     run = zoo.load(name)
@@ -58,13 +58,13 @@ def test_card_tells_of_its_files_and_of_the_result_of_its_run(name: str):
 
 
 @pytest.mark.parametrize("name", zoo.names())
-def test_accuracy_is_that_of_the_card(name: str, request: pytest.FixtureRequest):
+def test_accuracy_matches_the_card(name: str, request: pytest.FixtureRequest):
     card, config = zoo.card(name), from_dict(result_of(name)["config"])
     folder = None if config.data.name == "digits" else str(request.getfixturevalue("real_data"))
     dataset = train.load_data(config, train.Placement(folder))
     samples, correct, agreeing = compare(zoo.load(name), zoo.model(name), dataset)
     assert samples == card.samples
-    # another processor may round another way, and tip a sign here and there
+    # rounding on another processor may change a few signs
     assert correct == pytest.approx(card.correct, abs=max(1, 0.001 * samples))
     assert agreeing >= 0.995 * samples
 
@@ -76,23 +76,23 @@ def test_both_forms_compute_the_same(name: str):
     x = np.random.default_rng(0).standard_normal((64, *zoo.card(name).input_size)).astype(np.float32)
     with torch.no_grad():
         expected = network(torch.from_numpy(x)).numpy()
-    found = packed(x)
-    near = np.abs(found - expected).max(1) <= 1e-3
-    # signs that rounding tips are few; with int8 weights activations are rounded to bytes, too, and more signs tip
+    result = packed(x)
+    near = np.abs(result - expected).max(1) <= 1e-3
+    # rounding changes few signs; with int8 weights, activations are rounded to bytes, too, and more signs change
     assert near.mean() >= (0.8 if zoo.card(name).real == "int8" else 0.95)
-    assert (found.argmax(1) == expected.argmax(1)).mean() >= 0.95
+    assert (result.argmax(1) == expected.argmax(1)).mean() >= 0.95
     for module in network.modules():
         if kinds := getattr(module, "binary_kinds", {}):
             assert set(kinds) == {"weight"}
             assert (module.weight.abs() == 1).all()  # type: ignore[operator,union-attr]
 
 
-def test_the_page_has_the_table_of_the_cards():
+def test_the_documentation_contains_the_table_of_the_cards():
     text = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
     assert table(map(zoo.card, zoo.names())) in text
 
 
-def test_unknown_name_is_refused_with_the_nearest():
+def test_unknown_name_is_refused_with_a_suggestion():
     with pytest.raises(ValueError, match=r"has no network 'cifar'; it has .*digits.*; did you mean 'cifar10'\?"):
         zoo.load("cifar")
     with pytest.raises(ValueError, match=r"the zoo has no network '\.\./digits'"):
@@ -107,7 +107,7 @@ def test_changed_and_missing_files_are_refused(tmp_path: Path, monkeypatch: pyte
         path = files / f"digits.{end}"
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(ValueError, match=r"is not the file of its card \(sha256 .*install zerocross again"):
+        with pytest.raises(ValueError, match=r"does not match its card \(sha256 .*install zerocross again"):
             use("digits")
         path.unlink()
         with pytest.raises(FileNotFoundError, match="is missing: install zerocross again"):
@@ -141,7 +141,7 @@ def test_packed_networks_need_no_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_fine_tuning_begins_where_training_ended():
+def test_fine_tuning_starts_from_the_trained_weights():
     config = train.Config(
         stages=(train.Stage(epochs=1),), optimizer={"alpha": 1e-4, "warm_start": 0.03}, real=train.RealConfig(lr=1e-3),
         compile="off",
@@ -150,7 +150,7 @@ def test_fine_tuning_begins_where_training_ended():
     assert fitted.scores["top1"] > 98
 
 
-def test_wheel_holds_the_networks(tmp_path: Path):
+def test_wheel_contains_the_networks(tmp_path: Path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -160,7 +160,7 @@ def test_wheel_holds_the_networks(tmp_path: Path):
             assert file.read(f"zerocross/zoo/files/{path.name}") == path.read_bytes()
 
 
-def test_command_of_a_config_gives_that_config():
+def test_command_reproduces_the_config():
     cifar = train.RECIPES["cifar10-birealnet20"].config
     for changes, words in (
         ({"precision": "32"}, "--precision 32"),

@@ -1,4 +1,4 @@
-"""State dicts as small files: what comes back is what went in, and a damaged file is refused."""
+"""State dicts as small files: round trips are exact, and damaged files are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from zerocross.zoo.weights import encoded, from_levels, levels_of, read_state
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 9), min_size=2, max_size=4))
-def test_signs_levels_and_all_else_come_back(tmp_path_factory: pytest.TempPathFactory, seed: int, shape: list[int]):
+def test_round_trip_of_signs_levels_and_other_tensors(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, shape: list[int]
+):
     rng = np.random.default_rng(seed)
     real = rng.standard_normal(shape).astype(np.float32)
     levels = levels_of(real)
@@ -33,14 +35,14 @@ def test_signs_levels_and_all_else_come_back(tmp_path_factory: pytest.TempPathFa
     assert data == encoded(state, {"c.weight": levels})
     path = tmp_path_factory.mktemp("weights") / "w.safetensors"
     path.write_bytes(data)
-    found = read_state(path)
-    assert set(found) == set(state)
+    result = read_state(path)
+    assert set(result) == set(state)
     for name, array in state.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
+        assert result[name].dtype == array.dtype
+        np.testing.assert_array_equal(result[name], array)
 
 
-def test_levels_are_the_nearest_of_their_output():
+def test_levels_are_rounded_to_the_nearest_per_output():
     weight = np.random.default_rng(0).standard_normal((5, 30)).astype(np.float32)
     rounded = from_levels(levels_of(weight))
     step = np.abs(weight).max(1, keepdims=True) / 127
@@ -48,7 +50,7 @@ def test_levels_are_the_nearest_of_their_output():
     assert (from_levels(levels_of(np.zeros((2, 3), np.float32))) == 0).all()
 
 
-def test_a_bit_takes_a_bit(tmp_path: Path):
+def test_a_binary_weight_takes_one_bit(tmp_path: Path):
     signs = np.random.default_rng(0).choice(np.array([-1, 1], np.float32), (256, 256))
     assert len(encoded({"weight": signs}, {})) < 256 * 256 / 8 + 300
 
@@ -72,14 +74,14 @@ def test_damaged_encodings_are_refused(tmp_path: Path, encoding: str):
         read_state(tmp_path / "w.safetensors")
 
 
-def test_cut_files_are_refused(tmp_path: Path):
+def test_truncated_files_are_refused(tmp_path: Path):
     (tmp_path / "w.safetensors").write_bytes(encoded({"w": np.ones((8, 8), np.float32)}, {})[:-2])
     with pytest.raises(ValueError, match="is not a readable state dict"):
         read_state(tmp_path / "w.safetensors")
 
 
 @torch.no_grad()
-def test_a_rounded_network_has_the_weights_of_its_int8_file(tmp_path: Path):
+def test_a_quantised_network_has_the_weights_of_its_int8_file(tmp_path: Path):
     torch.manual_seed(0)
     network = models.create("birealnet20", classes=10).eval()
     for buffer in (b for n, b in network.named_buffers() if n.endswith("running_mean")):
@@ -88,11 +90,11 @@ def test_a_rounded_network_has_the_weights_of_its_int8_file(tmp_path: Path):
     levels = quantise(network)
     assert levels
     changed = {name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])}
-    assert changed == set(levels), "binary weights, norms and biases are left alone"
+    assert changed == set(levels), "binary weights, norms and biases do not change"
     deploy.pack(network, real="int8").save(tmp_path / "net.zcb")
     stored = [array for array in runtime.load(tmp_path / "net.zcb").graph.tensors.values() if array.dtype == np.int8]
     for levels_of_one, _ in levels.values():
-        assert any(np.array_equal(array, levels_of_one) for array in stored), "the packed file holds the same levels"
+        assert any(np.array_equal(array, levels_of_one) for array in stored), "the packed file contains the same levels"
     (tmp_path / "w.safetensors").write_bytes(weights_file(network, levels))
     state = read_state(tmp_path / "w.safetensors")
     for name, tensor in network.state_dict().items():

@@ -1,1 +1,1 @@
-"""Timings, each printing a ratio against its rival in the same run."""
+"""Benchmarks; each compares with other implementations in the same run."""

@@ -1,4 +1,4 @@
-"""Packed networks beside OpenVINO, Larq Compute Engine, ONNX Runtime and PyTorch: a layer, networks, 1 thread and 2."""
+"""Speed of packed networks compared with OpenVINO, Larq Compute Engine, ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -61,28 +61,28 @@ _FLOAT_COMPILED = ("compiled", "twin-compiled")
 
 @dataclass(frozen=True)
 class NetworkTimes:
-    """Seconds of a call of each contender in each turn, and how far the packed network's logits are from others'."""
+    """Seconds per call of each contender in each turn, and the largest differences of the packed network's logits."""
 
     model: str
     batch: int
     threads: int
     seconds: dict[str, list[float]]
-    difference: float  # from PyTorch's, the largest of a logit
-    openvino_difference: float | None = None  # from OpenVINO's
+    difference: float  # largest difference of a logit from PyTorch
+    openvino_difference: float | None = None  # largest difference of a logit from OpenVINO
 
     def median(self, key: str) -> float:
-        """The median of a contender's seconds."""
+        """Return the median seconds of a contender."""
         return statistics.median(self.seconds[key])
 
     def speedup(self, of: Callable[[list[float]], float] = statistics.median) -> float | None:
-        """How many times faster than the faster of the compiled float networks; None where nothing was compiled."""
+        """Return the speedup over the faster of the compiled float networks, or None if nothing was compiled."""
         rivals = [of(self.seconds[key]) for key in _FLOAT_COMPILED if key in self.seconds]
         return min(rivals) / of(self.seconds["zerocross"]) if rivals else None
 
 
 @dataclass(frozen=True)
 class InferenceTimes:
-    """All that one run measured."""
+    """All measurements of one run."""
 
     rounds: int
     load: tuple[float, float]  # the machine's load average before and after
@@ -90,12 +90,12 @@ class InferenceTimes:
     layer: LayerTimes
     networks: list[NetworkTimes]
     footprints: Footprints | None
-    lce: dict[str, str] | None = None  # versions of its packages, where it took part
-    openvino: dict[str, str] | None = None  # likewise
+    lce: dict[str, str] | None = None  # versions of its packages; None if it was not measured
+    openvino: dict[str, str] | None = None  # versions of its packages; None if it was not measured
 
     def claims(self) -> list[Target]:
-        """The promises, with the medians of this run."""
-        found = [
+        """Return the targets with the medians of this run."""
+        targets = [
             Target("product of bit matrices, share of the popcount limit", self.limit.share, TARGET_SHARE),
             Target("256 -> 256 layer, x PyTorch's float convolution", self.layer.speedup, TARGET_LAYER),
         ]
@@ -104,26 +104,26 @@ class InferenceTimes:
             speedup = run.speedup()
             if run.threads == 1 and speedup is not None and run.model in TARGET_NETWORK:
                 text = f"{what}, one thread, x compiled float PyTorch"
-                found.append(Target(text, speedup, TARGET_NETWORK[run.model]))
+                targets.append(Target(text, speedup, TARGET_NETWORK[run.model]))
             if run.threads == 1 and "lce" in run.seconds and run.model in TARGET_LCE:
                 ratio = run.median("lce") / run.median("zerocross")
-                found.append(Target(f"{what}, one thread, x Larq Compute Engine", ratio, TARGET_LCE[run.model]))
+                targets.append(Target(f"{what}, one thread, x Larq Compute Engine", ratio, TARGET_LCE[run.model]))
             if run.threads == 1 and "openvino" in run.seconds:
                 for key in [key for key in TARGET_OPENVINO if key in run.seconds]:
                     text = f"{what}, one thread, {'float32' if key == 'zerocross' else 'int8'}, x OpenVINO"
                     ratio = run.median("openvino") / run.median(key)
-                    found.append(Target(text, ratio, TARGET_OPENVINO[key]))
-            if run.threads == 2:  # both in the same turns: what the machine has left for a second thread varies
+                    targets.append(Target(text, ratio, TARGET_OPENVINO[key]))
+            if run.threads == 2:  # both are timed in the same turns, since the load on the second core varies
                 gain = run.median("zerocross-1") / run.median("zerocross")
-                found.append(Target(f"{what}, two threads, x one", gain, TARGET_THREADS))
+                targets.append(Target(f"{what}, two threads, x one", gain, TARGET_THREADS))
         if self.footprints is not None:
             share = self.footprints.ours.own / self.footprints.torch.own
             text = f"{self.footprints.model}, memory above the imports, x PyTorch's"
-            found.append(Target(text, share, TARGET_MEMORY, at_least=False))
-        return found
+            targets.append(Target(text, share, TARGET_MEMORY, at_least=False))
+        return targets
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, in plain values for a file."""
+        """Return all measurements as plain values for a file."""
         networks = [
             {
                 "model": run.model, "batch": run.batch, "threads": run.threads, "difference": run.difference,
@@ -158,17 +158,17 @@ def measure(
     openvino: str | Path | None = None,
     say: Callable[[str], object] = str,
 ) -> InferenceTimes:
-    """Measure everything; contenders take turns, so that whatever else the machine does hits all of them.
+    """Measure everything; contenders take turns, so that other load on the machine affects all of them.
 
     Args:
-        cases: models of the registry, and images in a batch.
-        rounds: turns of each contender, >= 1.
-        threads: how many threads to measure with, one after the other.
-        compile_: False leaves out compiled PyTorch and ONNX Runtime (a quick look, or where there is no compiler).
-        footprint: a model whose memory and time to the first prediction are measured, or None.
-        lce: the python of an environment that has Larq Compute Engine, or None to leave that out.
-        openvino: likewise of one that has OpenVINO.
-        say: told what is going on.
+        cases: Names of models in the registry, with the batch size.
+        rounds: Turns of each contender, >= 1.
+        threads: Numbers of threads to measure with, one after the other.
+        compile_: False leaves out compiled PyTorch and ONNX Runtime, for a quick look or if there is no compiler.
+        footprint: Name of the model whose memory and time to the first prediction are measured, or None.
+        lce: Python interpreter of an environment with Larq Compute Engine, or None to leave it out.
+        openvino: Python interpreter of an environment with OpenVINO, or None to leave it out.
+        say: Called with progress messages.
     """
     if rounds < 1:
         raise ValueError(f"rounds = {rounds}: it must be at least 1")
@@ -192,7 +192,7 @@ def measure(
         finally:
             torch.set_num_threads(before)
     if footprint:
-        say(f"memory and time to the first prediction of {footprint}, in processes of their own")
+        say(f"memory and time to the first prediction of {footprint}, in separate processes")
     footprints = measure_footprints(footprint) if footprint else None
     versions = (rival.versions if rival else None for rival in (larq, vino))
     return InferenceTimes(rounds, (load, _load()), limit, layer, networks, footprints, *versions)
@@ -208,18 +208,18 @@ def measure_network(
     lce: LarqComputeEngine | None = None,
     openvino: OpenVINO | None = None,
 ) -> NetworkTimes:
-    """Time a network of the registry in all its forms on the same input, in turn.
+    """Time a network of the registry with every implementation on the same input, in turn.
 
     Args:
-        name: of the model.
-        batch: images in a batch.
-        threads: of every contender.
-        rounds: turns of each.
-        compile_: whether compiled PyTorch and, where it is installed, ONNX Runtime take part.
-        lce: takes part where it knows the network, with one image.
-        openvino: takes part with any batch.
+        name: Name of the model.
+        batch: Images per batch.
+        threads: Number of threads of every contender.
+        rounds: Turns of each contender.
+        compile_: Include compiled PyTorch and, if installed, ONNX Runtime.
+        lce: Larq Compute Engine; included for the networks that it supports, with batches of one image.
+        openvino: OpenVINO; included with any batch size.
     """
-    torch.compiler.reset()  # compiled code of other networks counts against a limit, beyond which all is eager
+    torch.compiler.reset()  # compiled code of other networks counts towards a limit; beyond it, torch runs eagerly
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     size = MODELS[name].input_shape
@@ -228,19 +228,19 @@ def measure_network(
     graph = pack(network, size).graph
     packed = Model(graph, threads)
     array = x.numpy()
-    octets = Model(pack(network, size, real="int8").graph, threads)
+    packed_int8 = Model(pack(network, size, real="int8").graph, threads)
     contenders: dict[str, Callable[[], Any]] = {
         "zerocross": lambda: packed(array),
-        "zerocross-int8": lambda: octets(array),
+        "zerocross-int8": lambda: packed_int8(array),
     }
     if threads > 1:
-        alone = Model(graph)
-        contenders["zerocross-1"] = lambda: alone(array)
+        single_thread = Model(graph)
+        contenders["zerocross-1"] = lambda: single_thread(array)
     if threads == 1 and batch == 1 and compile_:
         contenders |= c_contenders(graph, array)
     contenders |= {"eager": lambda: network(x), "twin-eager": lambda: twin(x)}
     if compile_:
-        # Freezing folds batch norm into the convolutions: the best that PyTorch offers here.
+        # Freezing folds batch norm into the convolutions: the fastest option of PyTorch.
         fast, fast_twin = (compiler.compiled(model, options={"freezing": True}) for model in (network, twin))
         contenders |= {"compiled": lambda: fast(x), "twin-compiled": lambda: fast_twin(x)}
     with torch.no_grad():
@@ -264,11 +264,11 @@ def measure_network(
 
 
 def _onnx_session(model: nn.Module, x: Tensor, threads: int) -> Callable[[np.ndarray], Any] | None:
-    """ONNX Runtime on a network, or None where it, or what exports to it, is not installed."""
+    """Return a call of the network in ONNX Runtime, or None if it or its exporter is not installed."""
     if not all(importlib.util.find_spec(package) for package in ("onnx", "onnxscript", "onnxruntime")):
         return None
     runtime: Any = importlib.import_module("onnxruntime")
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which nothing here needs
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about missing torchvision, which is not needed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.onnx"
         with warnings.catch_warnings(action="ignore"):

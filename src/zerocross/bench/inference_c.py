@@ -1,4 +1,4 @@
-"""The exported C file of a network as a contender: built by the machine's compiler, called through ctypes."""
+"""The exported C file of a network as a contender, built by the system's compiler and called through ctypes."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import numpy as np
 from zerocross.export.c.model import CModel
 from zerocross.runtime.graph import Graph
 
-BUILDS = {  # by the key of the contender
+BUILDS = {  # compiler flags by key of the contender
     "c": ("-O3",),
     "c-native": ("-O3", "-march=native", "-DZEROCROSS_FMA"),
 }
 
 
 def c_contenders(graph: Graph, x: np.ndarray) -> dict[str, Callable[[], object]]:
-    """A call for each build of a network's C file: it predicts each sample of a batch, on one thread.
+    """Return a call for each build of a network's C file, which predicts each sample of a batch on one thread.
 
-    Empty where there is neither gcc nor clang.
+    The result is empty if there is neither gcc nor clang.
 
     Args:
-        graph: the packed network.
-        x: the batch, float32.
+        graph: The packed network.
+        x: The batch, float32.
     """
     cc = next(filter(None, map(shutil.which, ("gcc", "clang"))), None)
     if cc is None:
         return {}
     model = CModel(graph)
     x = np.ascontiguousarray(x, np.float32)
-    found: dict[str, Callable[[], object]] = {}
+    calls: dict[str, Callable[[], object]] = {}
     for key, flags in BUILDS.items():
         with tempfile.TemporaryDirectory() as text:
             folder = Path(text)
@@ -42,9 +42,9 @@ def c_contenders(graph: Graph, x: np.ndarray) -> dict[str, Callable[[], object]]
             (folder / "model.h").write_text(model.header(), encoding="utf-8")
             command = [cc, "-std=c99", *flags, "-shared", "-fPIC", "-o", "model.so", "model.c"]
             subprocess.run(command, cwd=folder, check=True)
-            predict = ctypes.CDLL(str(folder / "model.so")).model_predict  # stays when the file has gone
-        found[key] = _caller(predict, x, model.outputs)
-    return found
+            predict = ctypes.CDLL(str(folder / "model.so")).model_predict  # stays loaded after the file is deleted
+        calls[key] = _caller(predict, x, model.outputs)
+    return calls
 
 
 def _caller(predict: Callable[[int, int], object], x: np.ndarray, outputs: int) -> Callable[[], np.ndarray]:

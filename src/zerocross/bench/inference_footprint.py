@@ -1,4 +1,4 @@
-"""Memory and time to the first prediction of a packed network and of PyTorch, each in a process of its own."""
+"""Memory and time to the first prediction of a packed network and of PyTorch, each in its own process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OURS = """
 import numpy
 from zerocross.runtime import load
 from zerocross.runtime.kernels.native import load_run
-load_run(str)  # as importing torch loads its kernels
+load_run(str)  # load the kernels, as importing torch does
 imported = status("VmRSS")
 model = load({path!r})
 model(numpy.zeros((1, *{size!r}), numpy.float32))
@@ -51,22 +51,22 @@ print(json.dumps({"done": time.time(), "imported": imported, "resident": status(
 
 @dataclass(frozen=True)
 class Footprint:
-    """Of a process that imports, loads a network and predicts once: seconds from its start, and bytes of memory."""
+    """Seconds and memory of a process that imports the library, loads a network and predicts once."""
 
-    seconds: float
-    imported: int  # resident after the imports
-    resident: int  # resident at the end
-    peak: int  # the most at any time
+    seconds: float  # from the start of the process
+    imported: int  # bytes resident after the imports
+    resident: int  # bytes resident at the end
+    peak: int  # peak of resident bytes
 
     @property
     def own(self) -> int:
-        """What the network takes above the imports."""
+        """Bytes that the network takes in addition to the imports."""
         return self.resident - self.imported
 
 
 @dataclass(frozen=True)
 class Footprints:
-    """The packed network, and PyTorch with the same network and with its full-precision twin."""
+    """Footprints of the packed network, and of PyTorch with the same network and with its full-precision twin."""
 
     model: str
     ours: Footprint
@@ -74,15 +74,15 @@ class Footprints:
     twin: Footprint
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, in plain values for a file."""
+        """Return all measurements as plain values for a file."""
         return asdict(self)
 
 
 def measure_footprints(name: str = "birealnet18") -> Footprints | None:
-    """Measure a network of the registry, caches on disk warm; None where Linux does not tell a process's memory.
+    """Measure a network of the registry with warm disk caches; return None if /proc is not available.
 
     Args:
-        name: a model of `zerocross.models`.
+        name: Name of a model in `zerocross.models`.
     """
     if not Path("/proc/self/status").exists():
         return None
@@ -94,7 +94,7 @@ def measure_footprints(name: str = "birealnet18") -> Footprints | None:
         _save(network, state)
         _save(float_network, twin)
         ours = _OURS.format(path=str(packed), size=size)
-        _run(ours)  # compiles, if it must
+        _run(ours)  # compiles if necessary
         return Footprints(
             model=name,
             ours=_run(ours),
@@ -110,5 +110,5 @@ def _save(network: nn.Module, path: Path) -> None:
 def _run(code: str) -> Footprint:
     began = time.time()
     done = subprocess.run([sys.executable, "-c", _STATUS + code + _END], capture_output=True, text=True, check=True)
-    said = json.loads(done.stdout.splitlines()[-1])
-    return Footprint(said["done"] - began, said["imported"], said["resident"], said["peak"])
+    values = json.loads(done.stdout.splitlines()[-1])
+    return Footprint(values["done"] - began, values["imported"], values["resident"], values["peak"])

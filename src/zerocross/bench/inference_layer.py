@@ -1,4 +1,4 @@
-"""One binary layer by itself: 256 -> 256, 3 x 3, at 14 x 14, with batch norm, shortcut, sign and packing."""
+"""Time of a single binary layer: 256 -> 256, 3 x 3, at 14 x 14, with batch norm, shortcut, sign and packing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from zerocross.nn import BinaryConv2d, sign
 from zerocross.runtime.model import Model
 
 CHANNELS, SIZE = 256, 14
-_MANY = 5  # layers of the longer of two chains
+_MANY = 5  # number of layers in the longer of two chains
 
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """Seconds, on one thread, of a binary layer, of PyTorch's float convolution, and of rivals' layers if asked."""
+    """Seconds on one thread of a binary layer, of PyTorch's float convolution, and of other engines' layers."""
 
     ours: float
     convolution: float
@@ -31,17 +31,17 @@ class LayerTimes:
 
     @property
     def speedup(self) -> float:
-        """Fastest over fastest."""
+        """Fastest time of the convolution divided by that of the binary layer."""
         return self.convolution / self.ours
 
     def milliseconds(self) -> dict[str, float]:
-        """The same in plain values for a file."""
-        found = {"zerocross": self.ours, "openvino": self.openvino, "convolution": self.convolution, "lce": self.lce}
-        return {key: 1e3 * seconds for key, seconds in found.items() if seconds is not None}
+        """Return the times in milliseconds as plain values for a file."""
+        times = {"zerocross": self.ours, "openvino": self.openvino, "convolution": self.convolution, "lce": self.lce}
+        return {key: 1e3 * seconds for key, seconds in times.items() if seconds is not None}
 
 
 class _Chain(nn.Module):
-    """Binary layers: each but the last stores what the next one needs, its values and their signs."""
+    """A chain of binary layers; each layer but the last stores its values and their signs for the next one."""
 
     def __init__(self, depth: int) -> None:
         super().__init__()
@@ -57,12 +57,12 @@ class _Chain(nn.Module):
 def measure_layer(
     rounds: int = 100, lce: LarqComputeEngine | None = None, openvino: OpenVINO | None = None
 ) -> LayerTimes:
-    """Time a fused binary layer inside a network, and its rivals, on one thread.
+    """Time a fused binary layer inside a network, and the corresponding layers of other engines, on one thread.
 
     Args:
-        rounds: of each, >= 1; the fastest counts.
-        lce: where its layer is to be timed, too.
-        openvino: likewise.
+        rounds: Rounds of each contender, >= 1; the fastest is reported.
+        lce: Larq Compute Engine, or None to leave it out.
+        openvino: OpenVINO, or None to leave it out.
     """
     torch.set_num_threads(1)
     size = (CHANNELS, SIZE, SIZE)
@@ -72,10 +72,10 @@ def measure_layer(
     times, convolutions = [], []
     with torch.inference_mode():
         for layout in (torch.contiguous_format, torch.channels_last):
-            given, its_weight = x.to(memory_format=layout), weight.to(memory_format=layout)
+            image, kernel = x.to(memory_format=layout), weight.to(memory_format=layout)
             for _ in range(rounds):
                 began = time.perf_counter()
-                torch.conv2d(given, its_weight, padding=1)
+                torch.conv2d(image, kernel, padding=1)
                 convolutions.append(time.perf_counter() - began)
             steps = [seconds for kind, seconds in model.step_seconds(x.numpy(), rounds) if kind == "BINARY"]
             times.append(steps[0])
@@ -87,7 +87,7 @@ def measure_layer(
 
 
 def _layer_of(chain: Callable[[int], Contender], rounds: int) -> float:
-    # What one more layer costs: neither the call from Python nor the copy of the input is the layer's.
+    # The cost of one more layer, which excludes the call from Python and the copy of the input.
     one, many = (min(seconds) for seconds in in_turn({str(n): chain(n) for n in (1, _MANY)}, rounds).values())
     return (many - one) / (_MANY - 1)
 

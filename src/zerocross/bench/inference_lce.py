@@ -1,4 +1,4 @@
-"""Larq Compute Engine in a process of its own, because TensorFlow and its other packages do not share ours."""
+"""Larq Compute Engine in its own process, since it needs other versions of packages than zerocross."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from zerocross.bench.inference_turns import Contender
 
 WORKER = Path(__file__).with_name("lce_worker.py")
 NETWORKS = ("birealnet18", "birealnet20", "reactnet_a")
-THREADS = (1, 2)  # with more of them LCE has been seen to crash
-SETTING = {"use_indirect_bgemm": True, "use_xnnpack": True}  # its best on x86; by default it takes 6 times as long
+THREADS = (1, 2)  # LCE has crashed with more threads
+SETTING = {"use_indirect_bgemm": True, "use_xnnpack": True}  # its fastest on x86; the default takes 6 times as long
 
 
 class LarqComputeEngine:
-    """A worker that builds, converts and times networks with Larq Compute Engine; close it, or use it in a `with`.
+    """A worker that builds, converts and times networks with Larq Compute Engine; a context manager.
 
     Args:
-        python: of an environment that has larq-compute-engine, larq, tensorflow and tf-keras.
-        worker: the script that it runs.
+        python: Interpreter of an environment with larq-compute-engine, larq, tensorflow and tf-keras.
+        worker: The script that it runs.
     """
 
     def __init__(self, python: str | Path, worker: Path = WORKER) -> None:
-        # Larq needs Keras 2, and TensorFlow less talk.
+        # Larq needs Keras 2; the log level silences TensorFlow's messages.
         setting = ("TF_USE_LEGACY_KERAS=1", "TF_CPP_MIN_LOG_LEVEL=3")
         self._rival = RivalProcess("Larq Compute Engine", "larq-compute-engine", python, worker, setting)
         self.versions = self._rival.versions
@@ -44,16 +44,16 @@ class LarqComputeEngine:
         self._rival.close()
 
     def build(self, name: str, network: nn.Module, size: tuple[int, ...], threads: int) -> Contender:
-        """Return a contender: this network, as Larq builds it, on one image.
+        """Return a contender: this network, as built by Larq, on one image.
 
-        The worker refuses what does not have the same layers and the same number of parameters, and what LCE would not
-        run with bits.
+        The worker raises an error if the layers or the number of parameters differ, or if LCE would not run the binary
+        convolutions on bits.
 
         Args:
-            name: one of `NETWORKS`, or layers-N.
-            network: the same in PyTorch.
-            size: (C, H, W) of an image.
-            threads: of the interpreter, one of `THREADS`.
+            name: One of `NETWORKS`, or layers-N.
+            network: The same network in PyTorch.
+            size: Shape (C, H, W) of an image.
+            threads: Threads of the interpreter, one of `THREADS`.
         """
         parameters = sum(parameter.numel() for parameter in network.parameters())
         same = {"network": name, "layers": layers(network, size), "parameters": parameters}

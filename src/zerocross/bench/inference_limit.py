@@ -1,4 +1,4 @@
-"""How fast this processor can compare bits at all, and what share of that the product of bit matrices reaches."""
+"""The processor's limit for products of bits, and the share of it that the product of bit matrices reaches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from numba.extending import intrinsic
 from zerocross.runtime.bits import BitMatrix
 from zerocross.runtime.kernels import vector_ir as v
 
-SHAPES = ((3136, 64, 576), (784, 128, 1152), (196, 256, 2304), (196, 512, 4608))  # pixels, outputs, bits of layers
-_REGISTERS = 12  # running counts: enough to hide that each waits for the one before
+# (pixels, outputs, bits) of typical layers.
+SHAPES = ((3136, 64, 576), (784, 128, 1152), (196, 256, 2304), (196, 512, 4608))
+_REGISTERS = 12  # independent running counts: enough to hide the latency of each addition
 _TURNS = 20_000
 
 
@@ -25,7 +26,7 @@ def _count_in_registers(typingctx: Any, turns: Any) -> Any:  # noqa: ARG001 - Nu
         words = [v.constant(word, v.WORDS) for word in (0x5555_AAAA, 0x5A5A_A5A5)]
 
         def turn(index: Any, counts: list[Any]) -> list[Any]:  # noqa: ARG001
-            # Two words as `kernels.popcount` takes them: five instructions.
+            # Two words at a time, as in `kernels.popcount`: five instructions.
             first, second = ([b.xor(count, word) for count in counts] for word in words)
             carries = [v.majority(b, *of) for of in zip(first, counts, second, strict=True)]
             ones = [v.call(b, f"llvm.ctpop.v{v.WORDS.count}i32", v.WORDS, carry) for carry in carries]
@@ -49,23 +50,23 @@ def _register_loop(turns: int) -> int:
 
 @dataclass(frozen=True)
 class LimitTimes:
-    """Billions of products of bits a second: with all operands in registers, and of matrices (rows, columns, bits)."""
+    """Billions of products of bits per second: all operands in registers, and matrices of (rows, columns, bits)."""
 
     limit: float
     products: dict[tuple[int, int, int], float]
 
     @property
     def share(self) -> float:
-        """The share of the limit that the slowest of the matrices reaches."""
+        """Share of the limit that the slowest matrix product reaches."""
         return min(self.products.values()) / self.limit
 
 
 def measure_limit(rounds: int = 200, shapes: tuple[tuple[int, int, int], ...] = SHAPES) -> LimitTimes:
-    """Measure both on one thread, in turn, the fastest of many short rounds each.
+    """Measure both on one thread, in turn; the fastest of many short rounds is reported.
 
     Args:
-        rounds: of each, >= 1.
-        shapes: rows, columns and bits of the matrices; bits a multiple of 64.
+        rounds: Rounds of each measurement, >= 1.
+        shapes: Rows, columns and bits of the matrices; bits must be a multiple of 64.
     """
     rng = np.random.default_rng(0)
     calls = []
@@ -75,10 +76,10 @@ def measure_limit(rounds: int = 200, shapes: tuple[tuple[int, int, int], ...] = 
     calls.insert(0, lambda: _register_loop(_TURNS))
     fastest = [float("inf")] * len(calls)
     for _ in range(1 + rounds):  # the first compiles
-        for place, call in enumerate(calls):
+        for index, call in enumerate(calls):
             began = time.perf_counter()
             call()
-            fastest[place] = min(fastest[place], time.perf_counter() - began)
+            fastest[index] = min(fastest[index], time.perf_counter() - began)
     products = _TURNS * _REGISTERS * 2 * 32 * v.WORDS.count
     rates = {shape: math.prod(shape) / seconds / 1e9 for shape, seconds in zip(shapes, fastest[1:], strict=True)}
     return LimitTimes(products / fastest[0] / 1e9, rates)

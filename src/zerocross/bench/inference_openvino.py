@@ -1,4 +1,4 @@
-"""OpenVINO in a process of its own: its CPU plugin runs binary convolutions as vector xnor and popcount."""
+"""OpenVINO in its own process; its CPU plugin runs binary convolutions with vector xnor and popcount."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SETTING = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1", "INFERENCE_PRECISI
 
 
 class OpenVINO:
-    """A worker that builds, compiles and times networks with OpenVINO; close it, or use it in a `with`.
+    """A worker that builds, compiles and times networks with OpenVINO; a context manager.
 
     Args:
-        python: of an environment that has openvino.
-        worker: the script that it runs.
+        python: Interpreter of an environment with openvino.
+        worker: The script that it runs.
     """
 
     def __init__(self, python: str | Path, worker: Path = WORKER) -> None:
@@ -44,16 +44,16 @@ class OpenVINO:
         self._rival.close()
 
     def build(self, graph: Graph, network: nn.Module, batch: int, threads: int) -> OpenVINONetwork:
-        """Return a packed network as OpenVINO builds it, with the same weights.
+        """Return a packed network as built by OpenVINO, with the same weights.
 
-        The worker refuses what does not have the same layers as the network in PyTorch, and what OpenVINO would not run
-        with bits.
+        The worker raises an error if the layers differ from those of the network in PyTorch, or if OpenVINO would not
+        run the binary convolutions on bits.
 
         Args:
-            graph: the packed network.
-            network: the same in PyTorch.
-            batch: images of a call.
-            threads: of OpenVINO.
+            graph: The packed network.
+            network: The same network in PyTorch.
+            batch: Images per call.
+            threads: Threads of OpenVINO.
         """
         setting = SETTING | {"INFERENCE_NUM_THREADS": str(threads)}
         nodes = [[node.op, node.inputs, node.output, dict(node.attrs), dict(node.tensors)] for node in graph.nodes]
@@ -64,7 +64,7 @@ class OpenVINO:
         return OpenVINONetwork(self._rival, self._rival.ask({"build": request}, "model"))
 
     def _arrays(self, graph: Graph) -> str:
-        """Write the tensors to a file: bits as they are, real weights as float32."""
+        """Write the tensors to a file and return its path: bits unchanged, real weights as float32."""
         tensors: dict[str, Any] = dict(graph.tensors)
         for node in graph.nodes:
             if "weight" in node.tensors and not node.op.startswith("binary"):
@@ -76,20 +76,20 @@ class OpenVINO:
 
 
 class OpenVINONetwork:
-    """A network in OpenVINO's process: a contender, and a function of batches."""
+    """A network in OpenVINO's process, which can be timed and called."""
 
     def __init__(self, rival: RivalProcess, model: int) -> None:
         self._rival, self._model = rival, model
 
     @property
     def contender(self) -> Contender:
-        """It times itself inside its process: pipes do not count."""
+        """The network as a contender; it is timed inside its process, without the cost of the pipes."""
         return lambda warm_up, calls: self._rival.ask(
             {"time": {"model": self._model, "warm_up": warm_up, "calls": calls}}, "seconds"
         )
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Return its output for a batch, on which it is timed from then on."""
+        """Return the output for a batch; later timings use the same batch."""
         paths = [self._rival.folder / name for name in ("x.npy", "y.npy")]
         np.save(paths[0], x)
         written = {"model": self._model, "x": str(paths[0]), "y": str(paths[1])}

@@ -1,4 +1,4 @@
-"""A rival in a process of its own, with a python of its own: its packages need not fit ours."""
+"""Another engine in its own process and Python environment, so that its packages need not be compatible with ours."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from zerocross.nn import BinaryConv2d
 
 
 class RivalProcess:
-    """A worker script that answers requests, one line of JSON each; close it when it is no longer needed.
+    """A worker script that answers requests, one line of JSON each; close it after use.
 
     Args:
-        label: what it is called in errors.
-        package: what its python must have.
-        python: of an environment that has the package.
-        worker: the script.
-        setting: variables of its environment, as NAME=value.
+        label: Name of the engine in error messages.
+        package: Package that its environment must have.
+        python: Interpreter of an environment with the package.
+        worker: The script.
+        setting: Environment variables of the process, as NAME=value.
     """
 
     def __init__(
         self, label: str, package: str, python: str | Path, worker: Path, setting: tuple[str, ...] = ()
     ) -> None:
-        found = shutil.which(python)
-        if found is None:
-            raise FileNotFoundError(f"{python}: no such python; give one that has {package} (docs/deploy.md)")
+        interpreter = shutil.which(python)
+        if interpreter is None:
+            raise FileNotFoundError(
+                f"{python}: no such Python interpreter; pass one whose environment has {package} (docs/deploy.md)"
+            )
         self.label, self.python = label, str(python)
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed in close()
         self._folder = tempfile.TemporaryDirectory()
-        self.folder = Path(self._folder.name)  # for files that are exchanged, and those that it would leave behind
-        # env: it adds to the environment, which is not for the library to read. -I: nothing but that environment's own
-        # packages.
+        self.folder = Path(self._folder.name)  # for exchanged files and the worker's temporary files
+        # `env` extends the environment without reading it here; -I restricts imports to that environment's packages.
         self.process = subprocess.Popen(
-            ["env", *setting, f"TMPDIR={self.folder}", found, "-I", str(worker)],
+            ["env", *setting, f"TMPDIR={self.folder}", interpreter, "-I", str(worker)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
         )  # fmt: skip
         self._requests, self._answers = (cast("IO[str]", pipe) for pipe in (self.process.stdin, self.process.stdout))
@@ -58,8 +59,8 @@ class RivalProcess:
         self._folder.cleanup()
 
     def ask(self, request: dict[str, Any], what: str) -> Any:
-        """Return the field `what` of the answer to a request; ValueError with the reason where there is none."""
-        with suppress(BrokenPipeError):  # where it has ended there is no answer, and that is told
+        """Return the field `what` of the answer to a request; raise a ValueError with the reason if there is none."""
+        with suppress(BrokenPipeError):  # the process has ended: `_answer` reports it
             self._requests.write(json.dumps(request) + "\n")
             self._requests.flush()
         return self._answer(what)
@@ -67,7 +68,7 @@ class RivalProcess:
     def _answer(self, what: str) -> Any:
         line = self._answers.readline()
         if not line:
-            raise ValueError(f"{self.python}: {self.label}'s process has ended ({self._last_words()})")
+            raise ValueError(f"{self.python}: the process of {self.label} has ended ({self._exit_message()})")
         try:
             answer = json.loads(line)
             if "error" in answer:
@@ -76,27 +77,27 @@ class RivalProcess:
         except (json.JSONDecodeError, KeyError, TypeError):
             raise ValueError(f"{self.python}: expected {what!r} from the worker, not {line.strip()[:200]!r}") from None
 
-    def _last_words(self) -> str:
+    def _exit_message(self) -> str:
         code = self.process.wait()
         self._errors.seek(0)
-        said = [line.strip() for line in self._errors if line.strip()]
-        return f"exit code {code}" + (f": {said[-1][:300]}" if said else "")
+        lines = [line.strip() for line in self._errors if line.strip()]
+        return f"exit code {code}" + (f": {lines[-1][:300]}" if lines else "")
 
 
 def layers(network: nn.Module, size: tuple[int, ...]) -> list[list[Any]]:
-    """Return a network's convolutions and linear layers: binary, channels in and out, kernel, stride, size out."""
-    found: list[list[Any]] = []
+    """Return a network's convolutions and linear layers: binary, channels in and out, kernel, stride, output size."""
+    rows: list[list[Any]] = []
 
     def note(layer: nn.Module, _: Any, output: torch.Tensor) -> None:
         if isinstance(layer, nn.Conv2d):
             shape = [layer.in_channels, layer.out_channels, layer.kernel_size[0], layer.stride[0], output.shape[2]]
-            found.append([isinstance(layer, BinaryConv2d), *shape])
+            rows.append([isinstance(layer, BinaryConv2d), *shape])
         elif isinstance(layer, nn.Linear):
-            found.append([False, layer.in_features, layer.out_features, 1, 1, 1])
+            rows.append([False, layer.in_features, layer.out_features, 1, 1, 1])
 
     handles = [layer.register_forward_hook(note) for layer in network.modules()]
     with torch.no_grad():
         network(torch.zeros(1, *size))
     for handle in handles:
         handle.remove()
-    return found
+    return rows

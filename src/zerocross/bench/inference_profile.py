@@ -1,4 +1,4 @@
-"""Where a packed network's time goes: every step, its share, and how far it is from what limits it on this machine."""
+"""Profile of a packed network: the time of every step, its share, and the share of the machine's limit it reaches."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from zerocross.runtime.kernels.byte_tiles import emit_dot
 from zerocross.runtime.kernels.steps import LANES, StepKind
 from zerocross.runtime.model import Model
 
-_CHAINS = 12  # running sums: enough to hide that each waits for the one before
+_CHAINS = 12  # independent running sums: enough to hide the latency of each operation
 _TURNS = 20_000
-_MEGABYTES = 8  # of a copy: beyond the second cache, as the activations of a large layer are
+_MEGABYTES = 8  # size of a copy: larger than the L2 cache, like the activations of a large layer
 NAMES = {
     StepKind.BINARY: "bits", StepKind.REAL: "real", StepKind.BYTES: "bytes", StepKind.WINDOW: "pooling",
     StepKind.MOVE: "move", StepKind.UNPACK: "unpack", StepKind.QUANTIZE: "to bytes",
@@ -33,7 +33,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What one thread can do at most, measured: billions of products a second, and of bytes read or written."""
+    """Measured limits of one thread: billions of products per second, and of bytes read or written per second."""
 
     binary: float
     real: float
@@ -43,24 +43,24 @@ class MachineLimits:
 
 @dataclass(frozen=True)
 class StepTime:
-    """One step of a program."""
+    """Time of one step of a program."""
 
     kind: StepKind
     what: str
     seconds: float
     port: float  # seconds that its products would take at the limit
-    memory: float  # seconds that its bytes would take from beyond the second cache
+    memory: float  # seconds that its bytes would take from beyond the L2 cache
 
     @property
     def limit(self) -> str:
-        """What it must wait for longest: a port of the processor, or memory."""
+        """The resource that limits the step: an execution port of the processor, or memory."""
         if self.port < self.memory:
             return "memory"
         return {StepKind.BINARY: "popcount", StepKind.REAL: "FMA", StepKind.BYTES: "VNNI"}[self.kind]
 
     @property
     def reached(self) -> float:
-        """The share of the limit that it reaches; above 1 where its data were in a nearer cache."""
+        """Share of the limit that the step reaches; above 1 if its data were in a faster cache."""
         return max(self.port, self.memory) / self.seconds
 
 
@@ -75,27 +75,27 @@ class StepProfile:
 
     @property
     def seconds(self) -> float:
-        """Of all steps."""
+        """Total time of all steps."""
         return sum(step.seconds for step in self.steps)
 
     @property
     def limit_seconds(self) -> float:
-        """Of all steps, if each of them reached its limit."""
+        """Total time if every step reached its limit."""
         return sum(max(step.port, step.memory) for step in self.steps)
 
     def kinds(self) -> dict[StepKind, float]:
-        """Seconds of each kind of step, the longest first."""
+        """Return the seconds of each kind of step, longest first."""
         kinds = {kind: sum(step.seconds for step in self.steps if step.kind is kind) for kind in StepKind}
         return {kind: kinds[kind] for kind in sorted(kinds, key=lambda kind: -kinds[kind]) if kinds[kind]}
 
 
 def measure_profile(name: str, real: str = "float32", rounds: int = 200) -> StepProfile:
-    """Time every step of a network of the registry; the fastest of many rounds counts, and so it does of the limits.
+    """Time every step of a network of the registry; the fastest of many rounds is used, also for the limits.
 
     Args:
-        name: of the model.
-        real: what its real weights are packed as.
-        rounds: of each step, >= 1.
+        name: Name of the model.
+        real: Data type of its real weights.
+        rounds: Rounds per step, >= 1.
     """
     torch.manual_seed(0)
     size = MODELS[name].input_shape
@@ -122,7 +122,7 @@ def _step_time(step: Any, seconds: float, limits: MachineLimits) -> StepTime:
 
 
 def _bytes_moved(step: Any) -> int:
-    """Bytes of weights and activations that a step reads and writes at least once; taps that overlap count once."""
+    """Return the bytes of weights and activations that a step reads and writes; overlapping taps count once."""
     kind = StepKind(step["kind"])
     pixels, channels, panels = (int(step[name]) for name in ("pixels", "channels", "panels"))
     values = 4 * pixels * LANES * panels
@@ -135,7 +135,7 @@ def _bytes_moved(step: Any) -> int:
 
 
 def measure_limits(rounds: int) -> MachineLimits:
-    """Measure what one thread can do, the fastest of many short rounds each."""
+    """Measure the limits of one thread; the fastest of many short rounds is used."""
     source = np.zeros(_MEGABYTES << 20, np.uint8)
     target = np.empty_like(source)
     calls: dict[str, tuple[Callable[[], Any], float]] = {
@@ -154,7 +154,7 @@ def measure_limits(rounds: int) -> MachineLimits:
 
 
 def _register_loop(typ: Any, start: Callable[[int], Any], turn: Callable[[Any, Any], Any]) -> Any:
-    """A function of a number of turns that does nothing but `turn` on running vectors."""
+    """Return a function that applies `turn` to vectors in registers for a number of turns."""
 
     def typed(typingctx: Any, turns: Any) -> Any:  # noqa: ARG001 - Numba's protocol
         def codegen(context: Any, b: Any, signature: Any, args: list[Any]) -> Any:  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""Random parameters as of a trained network: of a fresh one, packers and compilers leave out what it does not need."""
+"""Random parameters like those of a trained network; those of a new network would be optimised away."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zerocross.nn import RPReLU, RSign
 
 @torch.no_grad()
 def randomize(network: nn.Module, size: tuple[int, ...], images: int = 2) -> nn.Module:
-    """Give batch norms, shifts and slopes random values, and batch norms the statistics of random images.
+    """Set batch norms, shifts and slopes to random values, and batch-norm statistics to those of random images.
 
-    A fresh network has shifts of 0 and slopes of one value; folded away, they would cost nothing.
+    In a new network, shifts are 0 and all slopes are equal; they would be folded and cost nothing.
 
     Args:
-        network: changed in place, and returned in evaluation mode.
-        size: (C, H, W) of an image.
-        images: how many the statistics come from, at least 2.
+        network: Modified in place, and returned in evaluation mode.
+        size: Shape (C, H, W) of an image.
+        images: Number of images for the statistics, at least 2.
     """
     norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)]
     for layer in network.modules():

@@ -1,4 +1,4 @@
-"""Contenders take turns, each alone on the machine for as long as its turn takes."""
+"""Time contenders in turn; no other contender runs during a turn."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-Contender = Callable[[int, int], float]  # makes calls that do not count, and then some: the median seconds of those
+Contender = Callable[[int, int], float]  # (warm-up calls, timed calls) -> median seconds of the timed calls
 
-_WARM_UP = 2  # calls, at least: the others have emptied the caches
-_WARM_SECONDS = 0.05  # and calls for so long: processors and threads that have slept take a while to wake up
-_TIMED_SECONDS = 0.01  # calls that count take about so long together, one at least
+_WARM_UP = 2  # minimum number of warm-up calls: other contenders have evicted the caches
+_WARM_SECONDS = 0.05  # minimum duration of the warm-up: sleeping processors and threads take a while to wake up
+_TIMED_SECONDS = 0.01  # approximate total duration of the timed calls; at least one call
 _PAUSE = 0.01
-_QUIET = 0.1  # of a pause: less work than this is none
-_PATIENCE = 0.5
+_QUIET = 0.1  # a process is idle if it works for less than this share of a pause
+_PATIENCE = 0.5  # seconds to wait for an idle process
 
 
 def timed(call: Callable[[], Any]) -> Contender:
@@ -46,16 +46,16 @@ def in_turn(contenders: dict[str, Contender], rounds: int) -> dict[str, list[flo
 
 
 def _calls(contender: Contender) -> tuple[int, int]:
-    """How many calls make a turn: those before, and those that are timed."""
+    """Return the numbers of warm-up calls and of timed calls per turn."""
     one = max(contender(_WARM_UP, 1), 1e-6)
     return max(_WARM_UP, math.ceil(_WARM_SECONDS / one)), max(1, round(_TIMED_SECONDS / one))
 
 
 def settle() -> None:
-    """Wait until no thread of this process works any more.
+    """Wait until all threads of this process are idle.
 
-    After a call the threads of PyTorch and ONNX Runtime look out for more work before they sleep: for 10 and 45 ms of
-    processor time where this was written. On few cores they would slow down whoever is timed next.
+    After a call, the threads of PyTorch and ONNX Runtime poll for more work before they sleep: for 10 and 45 ms of
+    processor time in our measurements. On few cores they would slow down the next contender.
     """
     patience = time.perf_counter() + _PATIENCE
     while time.perf_counter() < patience:

@@ -1,12 +1,12 @@
-"""Larq Compute Engine at the other end of a pipe: a script for a python of its own, which has TensorFlow and Larq.
+"""Worker that runs Larq Compute Engine: a script for a Python environment with TensorFlow and Larq.
 
-`zerocross.bench.inference_lce` starts it. It imports nothing of zerocross. One line of JSON a request on the standard
-input, one line an answer on the standard output, the first unasked:
+`zerocross.bench.inference_lce` starts it; it imports nothing from zerocross. It reads one request per line from stdin
+and writes one answer per line to stdout, both as JSON; the first line is written without a request:
 
-    -> {"versions": {...}}                                    it is ready
-    <- {"build": {arguments of LarqEngine.build}}                 -> {"model": number}
-    <- {"time": {arguments of LarqEngine.time}}                   -> {"seconds": of a call}
-    -> {"error": text}                                        in place of any answer
+    -> {"versions": {...}}                             the worker is ready
+    <- {"build": {arguments of LarqEngine.build}}      -> {"model": number}
+    <- {"time": {arguments of LarqEngine.time}}        -> {"seconds": median of a call}
+    -> {"error": text}                                 instead of any answer
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ REACTNET_WIDTHS = (32, 64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 102
 
 def main() -> None:
     """Answer requests until the input ends."""
-    # TensorFlow prints where it likes, from C++ as well: only the answers go to the real standard output.
+    # TensorFlow prints to stdout, also from C++: redirect that to stderr, so that only answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
         engine = LarqEngine()
         packages = ("larq-compute-engine", "larq", "tensorflow", "tf-keras")
         _say(answers, {"versions": {package: metadata.version(package) for package in packages}})
-    except Exception as wrong:  # a package that is missing, or one that does not fit another
-        _say(answers, {"error": f"it cannot be imported ({wrong})"})
+    except Exception as error:  # a missing package, or incompatible versions
+        _say(answers, {"error": f"it cannot be imported ({error})"})
         return
     for line in sys.stdin:
         try:
             [(what, arguments)] = json.loads(line).items()
             _say(answers, {"build": engine.build, "time": engine.time}[what](**arguments))
-        except Exception as wrong:  # whatever TensorFlow raises is the other side's to tell
-            _say(answers, {"error": f"{type(wrong).__name__}: {wrong}"})
+        except Exception as error:  # any error of TensorFlow is reported by the calling process
+            _say(answers, {"error": f"{type(error).__name__}: {error}"})
 
 
 def _say(answers: TextIO, answer: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ def _say(answers: TextIO, answer: dict[str, Any]) -> None:
 
 
 class LarqEngine:
-    """Larq's networks, converted, and its interpreters of them."""
+    """Networks converted by Larq, and their interpreters."""
 
     def __init__(self) -> None:
         self._numpy: Any = importlib.import_module("numpy")
@@ -65,14 +65,14 @@ class LarqEngine:
     def build(
         self, network: str, layers: list[list[Any]], parameters: int, threads: int, setting: dict[str, bool]
     ) -> dict[str, int]:
-        """Build and convert a network, and make it ready to run.
+        """Build and convert a network, and create its interpreter.
 
         Args:
-            network: one of `Networks.build`.
-            layers: its convolutions and linear layers as the other side has them, see `Networks.layers`.
-            parameters: how many numbers it learns, those of batch norms and activations included.
-            threads: of the interpreter.
-            setting: the interpreter's other arguments.
+            network: A name that `Networks.build` accepts.
+            layers: Convolutions and linear layers of the network in PyTorch, see `Networks.layers`.
+            parameters: Number of trainable parameters, including those of batch norms and activations.
+            threads: Threads of the interpreter.
+            setting: Other arguments of the interpreter.
         """
         if network not in self._converted:
             self._converted[network] = self._convert(network, layers, parameters)
@@ -82,27 +82,27 @@ class LarqEngine:
         return {"model": len(self._models) - 1}
 
     def _convert(self, network: str, layers: list[list[Any]], parameters: int) -> bytes:
-        """Refuse a network that is not the one asked for, and one that LCE would not run with bits."""
+        """Convert a network; raise a ValueError if its layers differ or if LCE would not run it on bits."""
         model = self._nets.build(network)
-        found = self._nets.layers(model)
+        built = self._nets.layers(model)
         count = sum(weight.shape.num_elements() for weight in model.trainable_weights)
-        if found != sorted(layers) or count != parameters:
-            here, there = (Counter(map(tuple, some)) for some in (found, layers))
-            other = list((here - there) + (there - here))
-            raise ValueError(f"{network} here has {count} parameters, not {parameters}; layers that differ: {other}")
+        if built != sorted(layers) or count != parameters:
+            ours, theirs = (Counter(map(tuple, rows)) for rows in (built, layers))
+            other = list((ours - theirs) + (theirs - ours))
+            raise ValueError(f"{network} in Larq has {count} parameters, not {parameters}; layers that differ: {other}")
         flatbuffer = self._lce.convert_keras_model(model)
         binary, on_bits = sum(layer[0] for layer in layers), self._operators(flatbuffer)["LceBconv2d"]
         if on_bits != binary:
-            raise ValueError(f"LCE would run {on_bits} of the {binary} binary convolutions of {network} with bits")
+            raise ValueError(f"LCE would run only {on_bits} of the {binary} binary convolutions of {network} on bits")
         return flatbuffer
 
     def time(self, model: int, warm_up: int, calls: int) -> dict[str, float]:
-        """Call a network on one image, and return the median seconds of a call, when all threads are at rest again.
+        """Call a network on one image, wait until all threads are idle, and return the median seconds per call.
 
         Args:
-            model: its number.
-            warm_up: calls before those that count.
-            calls: calls that count.
+            model: Number of the network.
+            warm_up: Number of warm-up calls.
+            calls: Number of timed calls.
         """
         interpreter, x = self._models[model]
         for _ in range(warm_up):
@@ -116,7 +116,7 @@ class LarqEngine:
         return {"seconds": statistics.median(seconds)}
 
     def _operators(self, flatbuffer: bytes) -> Counter[str]:
-        """How many operators of each kind LCE itself runs (TensorFlow Lite's own are all counted as one)."""
+        """Count LCE's operators by kind; all operators of TensorFlow Lite count as one kind."""
         model = self._schema.Model.GetRootAsModel(flatbuffer, 0)
         graph = model.Subgraphs(0)
         codes = (model.OperatorCodes(graph.Operators(n).OpcodeIndex()) for n in range(graph.OperatorsLength()))
@@ -124,14 +124,14 @@ class LarqEngine:
 
 
 class Networks:
-    """The networks of zerocross in Larq: the same layers, with borders of +1 where those have 0."""
+    """The networks of zerocross in Larq: the same layers, but with padding of +1 instead of 0."""
 
     def __init__(self) -> None:
         self._tf: Any = importlib.import_module("tensorflow")
         self._larq: Any = importlib.import_module("larq")
         self._keras: Any = self._tf.keras
         self._of: Any = self._keras.layers
-        # Random, as of a trained network: the converter could drop shifts of 0 and slopes of 1.
+        # Random, as in a trained network: the converter could drop shifts of 0 and slopes of 1.
         self._random: Any = self._keras.initializers.RandomUniform(0.2, 0.8)
         self._shift_layer = _shift_layer(self._keras, self._random)
 
@@ -148,16 +148,16 @@ class Networks:
         return self._keras.Model(image, body[name](image))
 
     def layers(self, model: Any) -> list[list[Any]]:
-        """Return the convolutions and linear layers, sorted: binary, channels in and out, kernel, stride, size out."""
-        found = []
+        """Return the sorted convolutions and linear layers: binary, inputs, outputs, kernel, stride, output size."""
+        rows = []
         for layer in model.layers:
             if isinstance(layer, self._of.Conv2D):
                 binary = bool(getattr(layer, "kernel_quantizer", None) and getattr(layer, "input_quantizer", None))
                 inputs, outputs = layer.input_shape[-1], layer.output_shape[-1]
-                found.append([binary, inputs, outputs, layer.kernel_size[0], layer.strides[0], layer.output_shape[1]])
+                rows.append([binary, inputs, outputs, layer.kernel_size[0], layer.strides[0], layer.output_shape[1]])
             elif isinstance(layer, self._of.Dense):
-                found.append([False, layer.input_shape[-1], layer.output_shape[-1], 1, 1, 1])
-        return sorted(found)
+                rows.append([False, layer.input_shape[-1], layer.output_shape[-1], 1, 1, 1])
+        return sorted(rows)
 
     def _birealnet18(self, x: Any) -> Any:
         x = self._of.MaxPool2D(3, 2, padding="same")(self._norm(self._real(x, 64, 7, 2)))
@@ -189,7 +189,7 @@ class Networks:
         return self._of.Dense(1000)(self._of.GlobalAveragePooling2D()(x))
 
     def _binary(self, x: Any, width: int, kernel: int, stride: int = 1) -> Any:
-        # LCE's own way to pad is by +1; it corrects sums afterwards where the border is to be 0, which takes longer.
+        # LCE pads by +1; for a border of 0 it corrects the sums afterwards, which takes longer.
         layer = self._larq.layers.QuantConv2D(
             width, kernel, strides=stride, padding="same", pad_values=1.0, use_bias=False,
             input_quantizer="ste_sign", kernel_quantizer="ste_sign", kernel_constraint="weight_clip",
@@ -213,7 +213,7 @@ class Networks:
 
 
 def _settle() -> None:
-    """Wait until the interpreter's threads no longer look out for work, which would slow down the next contender."""
+    """Wait until the interpreter's threads stop polling for work, which would slow down the next contender."""
     for _ in range(50):
         worked = time.process_time()
         time.sleep(0.01)
@@ -222,7 +222,7 @@ def _settle() -> None:
 
 
 def _shift_layer(keras: Any, initializer: Any) -> Any:
-    """Return a kind of layer that Keras does not have: one learned number a channel is added."""
+    """Return a layer class that Keras lacks: it adds one learned number per channel."""
 
     class Shift(keras.layers.Layer):
         def build(self, shape: Any) -> None:

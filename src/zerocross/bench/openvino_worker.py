@@ -1,13 +1,13 @@
-"""OpenVINO at the other end of a pipe: a script for a python of its own, which has OpenVINO and numpy.
+"""Worker that runs OpenVINO: a script for a Python environment with OpenVINO and numpy.
 
-`zerocross.bench.inference_openvino` starts it. It imports nothing of zerocross. One line of JSON a request on the
-standard input, one line an answer on the standard output, the first unasked:
+`zerocross.bench.inference_openvino` starts it; it imports nothing from zerocross. It reads one request per line from
+stdin and writes one answer per line to stdout, both as JSON; the first line is written without a request:
 
-    -> {"versions": {...}}                                    it is ready
-    <- {"build": {arguments of OpenVinoEngine.build}}                 -> {"model": number}
-    <- {"time": {arguments of OpenVinoEngine.time}}                   -> {"seconds": of a call}
-    <- {"output": {arguments of OpenVinoEngine.output}}               -> {"written": path}
-    -> {"error": text}                                        in place of any answer
+    -> {"versions": {...}}                                 the worker is ready
+    <- {"build": {arguments of OpenVinoEngine.build}}      -> {"model": number}
+    <- {"time": {arguments of OpenVinoEngine.time}}        -> {"seconds": median of a call}
+    <- {"output": {arguments of OpenVinoEngine.output}}    -> {"written": path}
+    -> {"error": text}                                     instead of any answer
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from collections import Counter
 from importlib import metadata
 from typing import Any, TextIO
 
-BITS = re.compile(r"jit_\w+_u1$")  # the primitive of a binary convolution: jit_avx512_u1 where there is AVX-512
+BITS = re.compile(r"jit_\w+_u1$")  # the primitive of a binary convolution: jit_avx512_u1 with AVX-512
 
 
 def main() -> None:
     """Answer requests until the input ends."""
-    answers = os.fdopen(os.dup(1), "w")  # whatever else is printed, from C++ as well, does not belong there
+    answers = os.fdopen(os.dup(1), "w")  # only answers; other output, also from C++, is redirected to stderr
     os.dup2(2, 1)
     try:
         engine = OpenVinoEngine()
         _say(answers, {"versions": {"openvino": metadata.version("openvino")}})
-    except Exception as wrong:  # a package that is missing, or one that does not fit another
-        _say(answers, {"error": f"it cannot be imported ({wrong})"})
+    except Exception as error:  # a missing package, or incompatible versions
+        _say(answers, {"error": f"it cannot be imported ({error})"})
         return
     requests = {"build": engine.build, "time": engine.time, "output": engine.output}
     for line in sys.stdin:
         try:
             [(what, arguments)] = json.loads(line).items()
             _say(answers, requests[what](**arguments))
-        except Exception as wrong:  # whatever OpenVINO raises is the other side's to tell
-            _say(answers, {"error": f"{type(wrong).__name__}: {wrong}"})
+        except Exception as error:  # any error of OpenVINO is reported by the calling process
+            _say(answers, {"error": f"{type(error).__name__}: {error}"})
 
 
 def _say(answers: TextIO, answer: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ class OpenVinoEngine:
         self._ov: Any = importlib.import_module("openvino")
         self._core: Any = self._ov.Core()
         self._models: list[Any] = []
-        self._held: list[Any] = []  # arrays that OpenVINO does not copy
+        self._tensors_in_use: list[Any] = []  # arrays that OpenVINO does not copy
 
     def build(
         self,
@@ -69,20 +69,21 @@ class OpenVinoEngine:
         batch: int,
         setting: dict[str, Any],
     ) -> dict[str, int]:
-        """Build and compile a network, and make it ready to run.
+        """Build and compile a network, and create a request for it.
 
         Args:
-            nodes: [op, inputs, output, attributes, tensors] of a packed network, whose batch norms are folded.
-            arrays: an .npz with the tensors, binary weights eight a byte, the lowest bit first, and `input_size`.
-            output: the value that the network returns.
-            layers: the convolutions and linear layers of the network in PyTorch: binary, channels in and out, kernel,
-                stride, size out.
-            batch: images of a call.
-            setting: properties of OpenVINO's CPU plugin.
+            nodes: Nodes [op, inputs, output, attributes, tensors] of a packed network, whose batch norms are folded.
+            arrays: Path of an .npz file with the tensors and `input_size`; binary weights are packed eight per byte,
+                lowest bit first.
+            output: Name of the value that the network returns.
+            layers: Convolutions and linear layers of the network in PyTorch: binary, channels in and out, kernel,
+                stride, output size.
+            batch: Images per call.
+            setting: Properties of OpenVINO's CPU plugin.
         """
         with self._numpy.load(arrays) as file:
             tensors = dict(file)
-        self._held.append(tensors)
+        self._tensors_in_use.append(tensors)
         model = Translation(self._ov, self._numpy, tensors, batch).model(nodes, output)
         _check_layers(_layers(model), layers)
         compiled = self._core.compile_model(model, "CPU", setting)
@@ -94,12 +95,12 @@ class OpenVinoEngine:
         return {"model": len(self._models) - 1}
 
     def time(self, model: int, warm_up: int, calls: int) -> dict[str, float]:
-        """Call a network, and return the median seconds of a call, when all threads are at rest again.
+        """Call a network, wait until all threads are idle, and return the median seconds per call.
 
         Args:
-            model: its number.
-            warm_up: calls before those that count.
-            calls: calls that count.
+            model: Number of the network.
+            warm_up: Number of warm-up calls.
+            calls: Number of timed calls.
         """
         infer = self._models[model].infer
         for _ in range(warm_up):
@@ -113,7 +114,7 @@ class OpenVinoEngine:
         return {"seconds": statistics.median(seconds)}
 
     def output(self, model: int, x: str, y: str) -> dict[str, str]:
-        """Compute a batch from a file (.npy) into another; later calls are timed on it, too."""
+        """Read a batch from a file (.npy) and write its output to another; later timings use the same batch."""
         request = self._models[model]
         request.get_input_tensor().data[:] = self._numpy.load(x)
         request.infer()
@@ -122,21 +123,21 @@ class OpenVinoEngine:
 
 
 class Translation:
-    """From the nodes of a packed network to OpenVINO's operators."""
+    """Translation of the nodes of a packed network to OpenVINO's operators."""
 
     def __init__(self, ov: Any, numpy: Any, tensors: dict[str, Any], batch: int) -> None:
         self._ov, self._np, self._tensors, self._batch = ov, numpy, tensors, batch
         self._ops: Any = importlib.import_module("openvino.opset1")
 
     def model(self, nodes: list[list[Any]], output: str) -> Any:
-        """Return an OpenVINO model; an op that it has no counterpart for is refused."""
+        """Return an OpenVINO model; raise a ValueError for an op without a counterpart."""
         values: dict[str, Any] = {}
         for op, inputs, name, attrs, keys in nodes:
             translate = getattr(self, f"_{op}", None)
             if translate is None:
-                raise ValueError(f"no counterpart of {op!r} in OpenVINO is known here")
+                raise ValueError(f"the op {op!r} cannot be translated to OpenVINO")
             tensors = {role: self._tensors[key] for role, key in keys.items()}
-            values[name] = translate(*(values[given] for given in inputs), **attrs, **tensors)
+            values[name] = translate(*(values[source] for source in inputs), **attrs, **tensors)
         return self._ov.Model([self._ops.result(values[output])], [values[nodes[0][2]]], "network")
 
     def _input(self) -> Any:
@@ -148,16 +149,15 @@ class Translation:
 
     def _conv2d(self, x: Any, shape: Any, weight: Any, bias: Any = None, **window: Any) -> Any:
         if window.pop("groups", 1) != 1:
-            raise ValueError("a grouped convolution has no counterpart here")
+            raise ValueError("a grouped convolution cannot be translated to OpenVINO")
         y = self._ops.convolution(x, weight.reshape(shape), *_window(window))
         return y if bias is None else self._ops.add(y, self._per_channel(bias, y))
 
     def _binary_conv2d(self, x: Any, shape: Any, weight: Any, pad_value: int = 0, **window: Any) -> Any:
         if window.pop("groups", 1) != 1 or pad_value != 0:
-            raise ValueError("a grouped binary convolution, or one padded by 1, has no counterpart here")
-        bits = self._ov.Tensor(
-            weight, self._ov.Shape(shape), self._ov.Type.u1
-        )  # eight weights a byte, the lowest first
+            raise ValueError("a grouped binary convolution, or one padded by 1, cannot be translated to OpenVINO")
+        # Eight weights per byte, lowest bit first.
+        bits = self._ov.Tensor(weight, self._ov.Shape(shape), self._ov.Type.u1)
         return self._ops.binary_convolution(x, self._ov.op.Constant(bits), *_window(window), "xnor-popcount", 0.0)
 
     def _linear(self, x: Any, shape: Any, weight: Any, bias: Any = None) -> Any:
@@ -165,8 +165,8 @@ class Translation:
         return y if bias is None else self._ops.add(y, self._per_channel(bias, y))
 
     def _sign(self, x: Any, shift: Any = None) -> Any:
-        # A bit: 0, which the convolution reads as -1, up to and including a limit, and 1 beyond it. (Levels -1 and +1
-        # are not stored as a bit, and come out as NaN.) A sign of 0 is +1, hence the number before the limit.
+        # A bit: 0, which the convolution reads as -1, up to and including a limit, and 1 above it. (With levels -1 and
+        # +1, OpenVINO stores no bits and returns NaN.) The sign of 0 is +1, so the limit is the next smaller number.
         limit = self._np.zeros(1) if shift is None else -shift
         limit = self._np.nextafter(limit.astype(self._np.float32), self._np.float32("-inf"))
         limit = self._per_channel(limit, x)
@@ -208,35 +208,35 @@ class Translation:
 
 
 def _window(window: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    """Strides, padding before and behind, dilations."""
+    """Return strides, padding before, padding after, and dilations."""
     return window["stride"], window["padding"], window["padding"], window.get("dilation", [1, 1])
 
 
 def _layers(model: Any) -> list[list[Any]]:
-    """The convolutions and linear layers of an OpenVINO model, as `OpenVinoEngine.build` describes them."""
-    found = []
+    """Return the convolutions and linear layers of an OpenVINO model, in the form of `OpenVinoEngine.build`."""
+    rows = []
     for op in model.get_ops():
         kind = op.get_type_name()
         if kind in ("Convolution", "BinaryConvolution"):
             outputs, inputs, kernel, _ = op.input_value(1).get_shape()
             stride, size = op.get_attributes()["strides"][0], op.get_output_shape(0)[2]
-            found.append([kind == "BinaryConvolution", inputs, outputs, kernel, stride, size])
+            rows.append([kind == "BinaryConvolution", inputs, outputs, kernel, stride, size])
         elif kind == "MatMul":
             outputs, inputs = op.input_value(1).get_shape()
-            found.append([False, inputs, outputs, 1, 1, 1])
-    return found
+            rows.append([False, inputs, outputs, 1, 1, 1])
+    return rows
 
 
-def _check_layers(here: list[list[Any]], there: list[list[Any]]) -> None:
-    """Refuse a network that is not the one asked for."""
-    ours, theirs = (Counter(map(tuple, layers)) for layers in (here, there))
+def _check_layers(built: list[list[Any]], expected: list[list[Any]]) -> None:
+    """Raise a ValueError if the layers differ from the expected ones."""
+    ours, theirs = (Counter(map(tuple, layers)) for layers in (built, expected))
     if ours != theirs:
         other = list((ours - theirs) + (theirs - ours))
         raise ValueError(f"not the same network: layers that differ: {other}")
 
 
 def _check_primitives(runtime_model: Any, binary: int) -> None:
-    """Refuse a network whose binary convolutions would not run with bits."""
+    """Raise a ValueError if the binary convolutions would not run on bits."""
     kinds = Counter()
     for op in runtime_model.get_ops():
         info = {key: str(value.value if hasattr(value, "value") else value) for key, value in op.get_rt_info().items()}
@@ -244,11 +244,11 @@ def _check_primitives(runtime_model: Any, binary: int) -> None:
             kinds[info["primitiveType"]] += 1
     on_bits = sum(count for kind, count in kinds.items() if BITS.match(kind))
     if on_bits != binary or len(kinds) > 1:
-        raise ValueError(f"OpenVINO would run {on_bits} of {binary} binary convolutions with bits: {dict(kinds)}")
+        raise ValueError(f"OpenVINO would run only {on_bits} of {binary} binary convolutions on bits: {dict(kinds)}")
 
 
 def _settle() -> None:
-    """Wait until OpenVINO's threads no longer look out for work, which would slow down the next contender."""
+    """Wait until OpenVINO's threads stop polling for work, which would slow down the next contender."""
     for _ in range(50):
         worked = time.process_time()
         time.sleep(0.01)

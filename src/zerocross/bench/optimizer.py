@@ -149,7 +149,7 @@ class OptimizerTimes:
 
 
 def reactnet_shapes() -> list[tuple[int, ...]]:
-    """The shapes of ReActNet-A's binary weights: 31 tensors, 28,253,184 weights."""
+    """Return the shapes of ReActNet-A's binary weights: 31 tensors, 28,253,184 weights."""
     with torch.device("meta"):  # shapes without memory
         return [tuple(p.shape) for p in split_params(models.create("reactnet_a")).binary]
 
@@ -165,10 +165,10 @@ def measure(
     """Time a step of every contender in each round, in random order.
 
     Args:
-        shapes: Of the weights; ReActNet-A's unless given.
+        shapes: Shapes of the weights; by default those of ReActNet-A.
         rounds: Timed steps of each contender, >= 1.
-        threads: Of torch, while this runs.
-        memory: Whether to measure temporary memory, too: a process of its own for each contender, Linux only.
+        threads: Number of torch threads during the measurement.
+        memory: Measure temporary memory, too, in a separate process for each contender (Linux only).
         say: Called with progress messages.
     """
     if rounds < 1 or threads < 1:
@@ -187,8 +187,8 @@ def measure(
         torch.set_num_threads(before)
     temporary: dict[str, float | None] = dict.fromkeys(CONTENDERS)
     if memory:
-        say("measuring memory, each contender in a process of its own")
-        temporary = {key: _elsewhere(key, shapes, weights) for key in CONTENDERS}
+        say("measuring memory, each contender in a separate process")
+        temporary = {key: _in_new_process(key, shapes, weights) for key in CONTENDERS}
     states = {key: _state_bytes(optimizer) / weights for key, optimizer in optimizers.items()}
     return OptimizerTimes(
         weights=weights,
@@ -204,7 +204,7 @@ def measure(
 
 def _build(shapes: Shapes, names: Sequence[str] = tuple(BUILDERS)) -> dict[str, Optimizer]:
     generator = torch.Generator().manual_seed(0)
-    # No step changes a gradient, so that all can read the same.
+    # No step changes a gradient, so that all optimizers can share them.
     grads = [1e-3 * torch.randn(shape, generator=generator) for shape in shapes]
     built = {}
     for name in names:
@@ -226,7 +226,7 @@ def _step(optimizer: Optimizer, contender: OptimizerContender) -> float:
 
 def _interleaved(optimizers: dict[str, Optimizer], rounds: int) -> dict[str, list[float]]:
     order, shuffle = list(CONTENDERS), random.Random(0).shuffle  # noqa: S311 - not for cryptography
-    for _ in range(2):  # makes state, compiles, and touches all memory
+    for _ in range(2):  # creates state, compiles, and touches all memory
         for contender in CONTENDERS.values():
             _step(optimizers[contender.builder], contender)
     seconds: dict[str, list[float]] = {key: [] for key in CONTENDERS}
@@ -249,11 +249,11 @@ def _state_bytes(optimizer: Optimizer) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in kept)
 
 
-def _elsewhere(key: str, shapes: Shapes, weights: int) -> float | None:
+def _in_new_process(key: str, shapes: Shapes, weights: int) -> float | None:
     """Run `temporary_memory` per weight in a new process, since freed memory may not be returned to the system."""
     code = f"from zerocross.bench.optimizer import temporary_memory as t; print(t({key!r}, {list(shapes)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return None if (said := done.stdout.strip()) == "None" else int(said) / weights
+    return None if (output := done.stdout.strip()) == "None" else int(output) / weights
 
 
 def temporary_memory(key: str, shapes: Shapes) -> int | None:

@@ -1,4 +1,4 @@
-"""A packed network behind HTTP: requests a second and latency, with batches of concurrent requests and without."""
+"""Throughput and latency of a packed network behind HTTP, with and without batches of concurrent requests."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ START_SECONDS = 120.0
 
 @dataclass
 class ServeTimes:
-    """Requests of one server: seconds of each, and of the turns together."""
+    """Measurements of one server: seconds of each request, and total seconds of its turns."""
 
     latencies: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    rates: list[float] = field(default_factory=list)  # requests a second in each turn
+    rates: list[float] = field(default_factory=list)  # requests per second in each turn
     mean_batch: float = 0.0
 
     def percentile(self, share: float) -> float:
-        """Seconds within which that share (0..100) of requests was answered."""
+        """Return the seconds within which a share (0..100) of the requests was answered."""
         return float(np.percentile(self.latencies, share))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain containers, for JSON."""
+        """Return all measurements as plain values for a file."""
         return {
             "requests": len(self.latencies),
             "requests_per_second": statistics.median(self.rates),
@@ -57,15 +57,15 @@ def measure(
     rounds: int = 3,
     say: Callable[[str], object] = print,
 ) -> dict[str, ServeTimes]:
-    """Time servers of the same network, in turn, each a process of its own on loopback.
+    """Time servers of the same network in turn, each in its own process on loopback.
 
     Args:
-        model: as `zerocross serve` takes it.
-        network: the same, for the shape of its input.
-        clients: threads that ask, each for one sample after the other over one connection.
-        seconds: of a turn.
-        rounds: turns of each server.
-        say: told of progress.
+        model: The MODEL argument of `zerocross serve`.
+        network: The same network, for its input size.
+        clients: Number of client threads; each sends one sample after the other over one connection.
+        seconds: Duration of a turn.
+        rounds: Turns of each server.
+        say: Called with progress messages.
     """
     if clients < 1 or rounds < 1 or not seconds > 0:
         raise ValueError(f"clients, rounds, seconds are {clients}, {rounds}, {seconds}; they must be positive")
@@ -75,16 +75,16 @@ def measure(
     with _started(model, 64) as batching, _started(model, 1) as single:
         ports = dict(zip(SERVERS, (batching, single), strict=True))
         for port in ports.values():
-            _turn(port, body.getvalue(), clients, 0.3)  # connections, compiled code: not counted
+            _turn(port, body.getvalue(), clients, 0.3)  # warm-up, not counted: connections and compiled code
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
             for label, port in ports.items():
                 began = time.perf_counter()
-                found = _turn(port, body.getvalue(), clients, seconds)
-                passed = time.perf_counter() - began
-                times[label].latencies += found
-                times[label].seconds += passed
-                times[label].rates.append(len(found) / passed)
+                latencies = _turn(port, body.getvalue(), clients, seconds)
+                elapsed = time.perf_counter() - began
+                times[label].latencies += latencies
+                times[label].seconds += elapsed
+                times[label].rates.append(len(latencies) / elapsed)
         for label, port in ports.items():
             times[label].mean_batch = _mean_batch(port)
     return times
@@ -92,15 +92,15 @@ def measure(
 
 @contextmanager
 def _started(model: str, max_batch: int) -> Iterator[int]:
-    """The port of a server of its own."""
+    """Start a server and yield its port; stop it at the end."""
     words = ["serve", model, "--port", "0", "--max-batch", str(max_batch)]
     process = subprocess.Popen([sys.executable, "-m", "zerocross", *words], stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline() if process.stdout else ""
-        found = re.search(r"at http://[\d.]+:(\d+);", line)
-        if found is None:
+        match = re.search(r"at http://[\d.]+:(\d+);", line)
+        if match is None:
             raise RuntimeError(f"the server did not start: {line or 'see above'}")
-        yield int(found[1])
+        yield int(match[1])
     finally:
         process.terminate()
         process.wait(START_SECONDS)
@@ -109,12 +109,12 @@ def _started(model: str, max_batch: int) -> Iterator[int]:
 
 
 def _turn(port: int, body: bytes, clients: int, seconds: float) -> list[float]:
-    """Seconds of every request that was answered."""
+    """Return the latency in seconds of every request of a turn."""
     until = time.perf_counter() + seconds
 
     def client(_: int) -> list[float]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        found = []
+        latencies = []
         while time.perf_counter() < until:
             began = time.perf_counter()
             connection.request("POST", "/predict?top=1", body, {"Content-Type": "application/x-npy"})
@@ -122,12 +122,12 @@ def _turn(port: int, body: bytes, clients: int, seconds: float) -> list[float]:
             answer.read()
             if answer.status != 200:
                 raise RuntimeError(f"the server answered {answer.status}")
-            found.append(time.perf_counter() - began)
+            latencies.append(time.perf_counter() - began)
         connection.close()
-        return found
+        return latencies
 
     with ThreadPoolExecutor(clients) as pool:
-        return [latency for found in pool.map(client, range(clients)) for latency in found]
+        return [latency for latencies in pool.map(client, range(clients)) for latency in latencies]
 
 
 def _mean_batch(port: int) -> float:

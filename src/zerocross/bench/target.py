@@ -1,4 +1,4 @@
-"""What a bench promises, and whether this run keeps it."""
+"""Targets of benchmarks, and whether a run meets them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """A figure that was promised, and what it is."""
+    """A measured value and its target."""
 
     text: str
     value: float
@@ -16,5 +16,5 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether the promise holds in this run."""
+        """True if this run meets the target."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit

@@ -1,4 +1,4 @@
-"""Training speed in one run: a binary network beside its full-precision twin, the whole loop beside the bare step."""
+"""Training speed: a binary network compared with its full-precision twin, and the whole loop with the bare step."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ class TrainContender:
 
     @property
     def label(self) -> str:
-        """Its name in tables and files."""
+        """Name in tables and files."""
         network = "binary" if self.binarize == "both" else "full-precision twin"
         return f"{network}, {'bfloat16' if self.precision == 'bf16' else 'float32'}" + ", eager" * (not self.compiled)
 
 
 @dataclass(frozen=True)
 class TrainTimes:
-    """Seconds for one update, each a median, and what they are measured against.
+    """Median seconds per update, and reference values from the same run.
 
     Args:
-        model: The network's name.
+        model: Name of the network.
         batch_size: Images per update.
-        precision: Of the whole loop: the faster one that this machine computes in.
-        updates: TrainContender's label -> seconds for forward, backward and step.
+        precision: Precision of the whole loop: the fastest that the machine supports.
+        updates: Seconds for forward, backward and step, by the label of the contender.
         loop: Seconds per update of the whole loop: input, FF ratio, logging.
-        input_path: Seconds to make a batch.
-        macs: Multiply-accumulates of one image, forward.
-        peak_flops: Precision -> operations per second of a large matrix product, in the same run.
+        input_path: Seconds to prepare a batch.
+        macs: Multiply-accumulates per image in the forward pass.
+        peak_flops: Operations per second of a large matrix product, by precision.
     """
 
     model: str
@@ -74,21 +74,21 @@ class TrainTimes:
     peak_flops: dict[str, float]
 
     def seconds(self, binarize: Literal["both", "none"], precision: Precision, *, compiled: bool = True) -> float:
-        """The time of one update of this contender."""
+        """Return the seconds per update of a contender."""
         return self.updates[TrainContender(binarize, precision, compiled).label]
 
     @property
     def bare(self) -> float:
-        """The compiled binary update that the loop contains."""
+        """Seconds of the compiled binary update without the rest of the loop."""
         return self.seconds("both", self.precision)
 
     def peak_share(self, seconds: float, precision: Precision) -> float:
-        """Share of the peak that an update of so many seconds reaches (three passes, two operations a MAC)."""
+        """Return the share of the peak that an update reaches (three passes, two operations per MAC)."""
         return 3 * 2 * self.macs * self.batch_size / seconds / self.peak_flops[precision]
 
     @property
     def targets(self) -> list[Target]:
-        """What was promised."""
+        """The targets with the values of this run."""
         ratio = self.bare / self.seconds("none", "32")
         name = "bfloat16" if self.precision == "bf16" else "float32"
         return [
@@ -99,7 +99,7 @@ class TrainTimes:
 
 
 def contenders(precision: Precision) -> list[TrainContender]:
-    """What is timed on a machine whose best precision is this one; in float32 alone where it has no bfloat16."""
+    """Return the contenders for a machine whose fastest precision is `precision`."""
     every = [TrainContender("both", "32", compiled=False), TrainContender("both", "32", compiled=True)]
     every.append(TrainContender("none", "32", compiled=True))
     if precision == "bf16":
@@ -138,9 +138,9 @@ def measure(
     first = _interleaved(steps, rounds)
     say("timing the whole loop: input, FF ratio, logging")
     with tempfile.TemporaryDirectory() as folder:
-        fitted = fit(config, dataset, folder=Path(folder), show=False)
-    rates = [line["images_per_second"] for line in fitted.record.of("train")[1:]]
-    # The machine may have changed its pace meanwhile: the bare steps are timed on both sides of the loop.
+        result = fit(config, dataset, folder=Path(folder), show=False)
+    rates = [line["images_per_second"] for line in result.record.of("train")[1:]]
+    # The speed of the machine may drift: the bare steps are timed before and after the loop.
     again = _interleaved(steps, rounds)
     total = summary(models.create(name), (1, *dataset.input_size)).total
     return TrainTimes(

@@ -1,4 +1,4 @@
-"""`zerocross bench inference`: packed networks beside OpenVINO, Larq Compute Engine, ONNX Runtime and PyTorch."""
+"""`zerocross bench inference`: packed networks against OpenVINO, Larq Compute Engine, ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -16,42 +16,44 @@ if TYPE_CHECKING:
 
 
 def command(
-    rounds: Annotated[int, typer.Option(help="Turns of each contender; medians are printed.", min=1)] = 30,
-    threads: Annotated[list[int], typer.Option(help="Threads to measure with; may be given again.", min=1)] = [1, 2],  # noqa: B006
+    rounds: Annotated[int, typer.Option(help="Timed calls of each contender; medians are printed.", min=1)] = 30,
+    threads: Annotated[list[int], typer.Option(help="Number of threads. Repeatable.", min=1)] = [1, 2],  # noqa: B006
     no_compile: Annotated[
-        bool, typer.Option("--no-compile", help="Neither compiled PyTorch nor ONNX Runtime.")
+        bool, typer.Option("--no-compile", help="Leave out compiled PyTorch and ONNX Runtime.")
     ] = False,
     openvino: Annotated[
         str | None,
-        typer.Option(metavar="PYTHON", help="A python that has OpenVINO (`make openvino` sets one up)."),
+        typer.Option(metavar="PYTHON", help="A Python interpreter with OpenVINO (`make openvino` sets one up)."),
     ] = None,
     lce: Annotated[
         str | None,
-        typer.Option(metavar="PYTHON", help="A python that has Larq Compute Engine (`make lce` sets one up)."),
+        typer.Option(metavar="PYTHON", help="A Python interpreter with Larq Compute Engine (`make lce` sets one up)."),
     ] = None,
     profile: Annotated[
         str | None,
-        typer.Option(metavar="NETWORK", help="Only the time of every step of this network, and what limits it."),
+        typer.Option(metavar="NETWORK", help="Print only the time of every step of this network, and its limit."),
     ] = None,
-    real: Annotated[str, typer.Option(help="With --profile: float32, float16 or int8 for real weights.")] = "float32",
-    level: Annotated[
-        str | None, typer.Option(help="Run code for processors with less: avx512, avx2 or portable.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One small network, nothing compiled: a try-out.")] = False,
+    real: Annotated[
+        str, typer.Option(help="With --profile: type of real weights, float32, float16 or int8.")
+    ] = "float32",
+    level: Annotated[str | None, typer.Option(help="Use code for older processors: avx512, avx2 or portable.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure one small network without compiling, to try the command.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write the figures here, too, e.g. results/bench_inference.json.")
+        Path | None, typer.Option(help="Also write the results to this file, e.g. results/bench_inference.json.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Time packed networks beside OpenVINO and Larq Compute Engine, if they are given, ONNX Runtime and PyTorch.
+    """Compare the speed of packed networks with ONNX Runtime, PyTorch, and optionally OpenVINO and Larq Compute Engine.
 
-    Also: the share of the processor's popcount limit, one layer by itself, memory, and time to the first prediction.
-    Contenders take turns, so that whatever else the machine does hits all of them. Compiling takes minutes.
+    Also measures the share of the processor's popcount limit, a single layer, memory, and the time to the first
+    prediction. Contenders take turns, so that other load on the machine affects all of them. Compiling takes minutes.
     """
     from rich.console import Console
 
     if out is not None and out.exists() and not force:
-        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
+        raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
     from zerocross.bench.inference import CASES, measure
     from zerocross.files import write_json
     from zerocross.provenance import provenance
@@ -65,15 +67,14 @@ def command(
         _profile(Console(highlight=False, markup=False, soft_wrap=True), profile, real, rounds)
         return
     if max(threads) > processors():
-        raise ValueError(f"--threads {max(threads)}: this machine offers {processors()}")
+        raise ValueError(f"--threads {max(threads)}: this machine has {processors()} processors")
     console = Console(highlight=False, markup=False)
     say = Console(stderr=True, highlight=False, markup=False).print
     cases = CASES[:1] if quick else CASES
     footprint = None if quick else "birealnet18"
     for rival, option, given in (("OpenVINO", "openvino", openvino), ("Larq Compute Engine", "lce", lce)):
         if given is None:
-            how = f"--{option} PYTHON names an environment that has it (`make {option}` sets one up)"
-            say(f"{rival} is left out: {how}.")
+            say(f"{rival} is left out: use --{option} PYTHON (`make {option}` sets one up).")
     compile_ = not (quick or no_compile)
     times = measure(cases, rounds, threads, compile_=compile_, footprint=footprint, lce=lce, openvino=openvino, say=say)
     _print(console, times)
@@ -88,20 +89,20 @@ def _profile(console: Console, name: str, real: str, rounds: int) -> None:
     from zerocross.models.registry import MODELS
 
     check_choice("--profile", name, MODELS)
-    found = measure_profile(name, real, max(50, 4 * rounds))
+    timings = measure_profile(name, real, max(50, 4 * rounds))
     rows = [
-        (NAMES[step.kind], step.what, f"{1e6 * step.seconds:.1f}", f"{step.seconds / found.seconds:.1%}",
+        (NAMES[step.kind], step.what, f"{1e6 * step.seconds:.1f}", f"{step.seconds / timings.seconds:.1%}",
          step.limit, f"{step.reached:.0%}")
-        for step in found.steps
+        for step in timings.steps
     ]  # fmt: skip
     console.print(_table((f"{name}, {real}", "what", "us", "share", "limit", "reached"), rows))
-    for kind, seconds in found.kinds().items():
-        console.print(f"{NAMES[kind]}: {1e6 * seconds:.0f} us, {seconds / found.seconds:.1%}")
-    limits = found.limits
+    for kind, seconds in timings.kinds().items():
+        console.print(f"{NAMES[kind]}: {1e6 * seconds:.0f} us, {seconds / timings.seconds:.1%}")
+    limits = timings.limits
     console.print(
-        f"In all {1e3 * found.seconds:.3f} ms, one image, one thread, the fastest of each step; "
-        f"{1e3 * found.limit_seconds:.3f} ms if every step reached its limit. Limits measured in the same run: "
-        f"{limits.binary:.0f} G products of bits a second, {limits.real:.0f} of float32, "
+        f"Total {1e3 * timings.seconds:.3f} ms: one image, one thread, the fastest time of each step; "
+        f"{1e3 * timings.limit_seconds:.3f} ms if every step reached its limit. Limits, measured in the same run: "
+        f"{limits.binary:.0f} G binary products per second, {limits.real:.0f} of float32, "
         f"{limits.bytes:.0f} of bytes, {limits.memory:.0f} GB/s read and written. Above 100 %: from a nearer cache."
     )
 
@@ -111,7 +112,7 @@ def _print(console: Console, times: InferenceTimes) -> None:
 
     limit, layer, prints = times.limit, times.layer, times.footprints
     rates = ", ".join(f"{rate:.0f}" for rate in limit.products.values())
-    console.print(f"Products of bits, one thread: limit {limit.limit:.0f} GMAC/s in registers; matrices {rates}.")
+    console.print(f"Binary products, one thread: limit {limit.limit:.0f} GMAC/s in registers; matrices {rates}.")
     rivals = {"OpenVINO": layer.openvino, "Larq Compute Engine": layer.lce}
     others = "".join(f"{name}'s layer {1e3 * time:.3f} ms; " for name, time in rivals.items() if time is not None)
     console.print(
@@ -130,8 +131,8 @@ def _print(console: Console, times: InferenceTimes) -> None:
         console.print(_table((title, "median\nms", "fastest\nms", "x ours"), rows))
     if prints is not None:
         rows = [
-            (label, f"{found.seconds:.1f}", f"{found.own / 1e6:.0f}", f"{found.resident / 1e6:.0f}")
-            for label, found in (("zerocross, packed", prints.ours), ("PyTorch, eager", prints.torch))
+            (label, f"{process.seconds:.1f}", f"{process.own / 1e6:.0f}", f"{process.resident / 1e6:.0f}")
+            for label, process in (("zerocross, packed", prints.ours), ("PyTorch, eager", prints.torch))
         ]
         header = (f"{prints.model}, a new process", "s to first\nprediction", "MB above\nimports", "MB\nresident")
         console.print(_table(header, rows))
@@ -145,7 +146,7 @@ def _print(console: Console, times: InferenceTimes) -> None:
         soft_wrap=True,
     )
     if times.load[0] > 0.5:
-        console.print("The machine was busy with something else: the fastest calls say more than the medians.")
+        console.print("The machine was busy: the fastest calls are more reliable than the medians.")
     for claim in times.claims():
         console.print(_verdict(claim), soft_wrap=True)
 
@@ -160,8 +161,8 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, name in enumerate(header):
-        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+    for column, name in enumerate(header):
+        table.add_column(name, justify="right" if column else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table

@@ -1,4 +1,4 @@
-"""`zerocross bench train`: training speed beside the full-precision twin and the bare step."""
+"""`zerocross bench train`: training speed compared with the full-precision twin and the bare step."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def command(
     model: Annotated[str, typer.Option(help="A network for 3 x 32 x 32 images.")] = "birealnet20",
     batch_size: Annotated[int, typer.Option(help="Images per update.", min=2)] = 256,
     rounds: Annotated[int, typer.Option(help="Timed updates of each contender.", min=2)] = 15,
-    threads: Annotated[int, typer.Option(help="Threads of torch.", min=1)] = 2,
-    out: Annotated[Path | None, typer.Option(help="Write the figures here, too.")] = None,
+    threads: Annotated[int, typer.Option(help="Number of torch threads.", min=1)] = 2,
+    out: Annotated[Path | None, typer.Option(help="Also write the results to this file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Time training of a binary network: forward, backward and step, beside its full-precision twin.
+    """Measure training of a binary network (forward, backward, step), compared with its full-precision twin.
 
-    In float32 and, where the processor computes in it, in bfloat16; with the share of the matrix-product peak of that
-    precision. Then the whole loop (input, FF ratio, logging) beside the bare step.
+    In float32 and, if the processor supports it natively, in bfloat16, with the share of the matrix-product peak of
+    that precision. Also compares the full training loop (input, FF ratio, logging) with the bare step.
     """
     import dataclasses
     import os
@@ -34,7 +34,7 @@ def command(
     from rich.console import Console
 
     if out is not None and out.exists() and not force:
-        raise FileExistsError(f"{out} exists already: name another file, or add --force to replace it")
+        raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
     import torch
 
     from zerocross.bench.train import measure
@@ -70,11 +70,11 @@ def _table(times: TrainTimes) -> Table:
     from zerocross.bench.train import contenders
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("one update", "ms", "images/s", "x float32 twin", "of the precision's peak"):
+    for name in ("one update", "ms", "images/s", "x float32 twin", "share of peak"):
         table.add_column(name, justify="left" if name == "one update" else "right")
     rows: list[tuple[str, float, Precision]] = [
         *((each.label, times.updates[each.label], each.precision) for each in contenders(times.precision)),
-        (f"binary, {_NAMES[times.precision]}, whole loop", times.loop, times.precision),
+        (f"binary, {_NAMES[times.precision]}, full loop", times.loop, times.precision),
     ]
     twin = times.seconds("none", "32")
     for label, seconds, precision in rows:

@@ -1,4 +1,4 @@
-"""zerocross compare: methods side by side on one recipe, cached run by run."""
+"""zerocross compare: compare methods on one recipe, with a cache of finished runs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def command(
         str,
         typer.Option(
             metavar="A,B:3,C",
-            help="Names from `zerocross methods`, or all. A colon and a number: seeds of that one.",
+            help="Names from `zerocross methods`, or all. NAME:K runs K seeds of that method.",
         ),
     ] = "all",
     epochs: Annotated[
-        int | None, typer.Option(metavar="N", help="Epochs of each run, in all. Default: the recipe's.", min=1)
+        int | None, typer.Option(metavar="N", help="Total epochs of each run. Default: the recipe's.", min=1)
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="K", help="Runs of each method: seeds 0 to K - 1.", min=1)] = 1,
+    seeds: Annotated[int, typer.Option(metavar="K", help="Runs per method: seeds 0 to K - 1.", min=1)] = 1,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting of all runs. Repeatable."),
@@ -44,31 +44,34 @@ def command(
         typer.Option("--two-step", metavar="", help="Real weights with binary activations first, then both binary."),
     ] = False,
     network: Annotated[
-        str, typer.Option(metavar="WHICH", help="common to all, or published: each one's own, and its batch size.")
+        str,
+        typer.Option(
+            metavar="WHICH", help="common, or published: the network and batch size of each method's authors."
+        ),
     ] = "common",
     validate: Annotated[
-        bool, typer.Option("--validate", metavar="", help="Hold out training data, and evaluate on it.")
+        bool, typer.Option("--validate", metavar="", help="Evaluate on held-out training data.")
     ] = False,
     data_dir: Annotated[Path | None, DATA_DIR] = None,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Finished runs; what is there is not run again.")] = Path(
-        "results/runs"
-    ),
+    results: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of finished runs, which are not repeated.")
+    ] = Path("results/runs"),
     work: Annotated[Path, typer.Option(metavar="DIR", help="Folders of unfinished runs.")] = Path("runs/by-hash"),
     keep: Annotated[
-        bool, typer.Option("--keep", metavar="", help="Keep those of finished runs, too: weights, metrics.")
+        bool, typer.Option("--keep", metavar="", help="Also keep the folders of finished runs: weights, metrics.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="NAME", help="Writes NAME.json, .md, .png. Default: results/compare-RECIPE-Nepochs."),
+        typer.Option(metavar="NAME", help="Write NAME.json, .md and .png. Default: results/compare-RECIPE-Nepochs."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the table.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only the table.")] = False,
     *,
     execution: Execution,
 ) -> int:
-    """Train methods side by side: the same data and budget, each at its own settings, on one network or on its own.
+    """Compare methods: the same data and budget for all, each with its own settings, on a common network or its own.
 
-    Writes a table, a picture and all figures. Every finished run is kept by the hash of its config: a comparison that
-    was cut goes on with the same command, and a larger one runs only what is new.
+    Writes a table, a picture and all figures. Finished runs are cached by the hash of their config: an interrupted
+    comparison continues with the same command, and a larger one trains only the new runs.
     """
     from rich.console import Console
 
@@ -88,31 +91,31 @@ def command(
     files = _files(out)
     console = Console(highlight=False)
     if are_ours(files, compare.KIND, "comparison") and not quiet:
-        console.print(f"replaces the earlier comparison {_names(files)}", soft_wrap=True, markup=False)
+        console.print(f"replacing the earlier comparison {_names(files)}", soft_wrap=True, markup=False)
 
     from zerocross.sweep.cache import RunCache
     from zerocross.sweep.execute import Interrupted
     from zerocross.sweep.trainings import run_all
 
-    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    sys.path.append(str(Path.cwd()))  # a teacher's module:function may stand there
+    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # hide the ranks of the processes
+    sys.path.append(str(Path.cwd()))  # a teacher's module:function may be there
     place = placement(data_dir, execution)
     try:
-        ended = run_all(configs, place, RunCache(results, work, keep), execution, show=not quiet)
+        outcomes = run_all(configs, place, RunCache(results, work, keep), execution, show=not quiet)
     except Interrupted as stopped:
-        return _tell(str(stopped), stopped.exit_code)
-    except OSError as failed:
-        if failed.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+        return _fail(str(stopped), stopped.exit_code)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
             raise
-        return _tell(f"{failed.strerror}; finished runs are kept. Make room, and the same command continues", 1)
-    asked = {"--recipe": recipe, "--methods": methods, "--epochs": epochs, "--seeds": seeds, "--set": set_,
-             "--two-step": in_two_steps, "--network": None if network == "common" else network,
-             "--validate": validate}  # fmt: skip
-    return _report(compare.summarise(ended, command=_command_line(asked), network=network), files, console)
+        return _fail(f"{error.strerror}; finished runs are kept. Free some space, then run the same command again", 1)
+    options = {"--recipe": recipe, "--methods": methods, "--epochs": epochs, "--seeds": seeds, "--set": set_,
+               "--two-step": in_two_steps, "--network": None if network == "common" else network,
+               "--validate": validate}  # fmt: skip
+    return _report(compare.summarise(outcomes, command=_command_line(options), network=network), files, console)
 
 
 def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = False) -> dict[str, int]:
-    """Method -> number of seeds, from "a,b:3,all"; a number of its own stands before that of all."""
+    """Parse "a,b:3,all" to method -> number of seeds; an explicit number takes precedence over "all"."""
     from zerocross.methods import METHODS, current_name, get
     from zerocross.suite.compare import two_step_methods
 
@@ -120,7 +123,7 @@ def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = Fal
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, colon, number = (part.strip() for part in item.partition(":"))
         if colon and not (number.isdecimal() and int(number)):
-            raise ValueError(f"--methods {item!r}: after the colon stands the number of seeds, at least 1")
+            raise ValueError(f"--methods {item!r}: the number of seeds after the colon must be at least 1")
         if name in named:
             raise ValueError(f"--methods names {name!r} twice")
         if name != "all":
@@ -128,7 +131,7 @@ def method_seeds(text: str, seeds: int, recipe: str, *, in_two_steps: bool = Fal
             name = current_name(name)
         named[name] = int(number) if colon else seeds
     if not named:
-        raise ValueError(f"--methods names no method; name some of {', '.join(METHODS)}, or all")
+        raise ValueError(f"--methods names no method; choose some of {', '.join(METHODS)}, or all")
     if "all" in named:
         rest = named.pop("all")
         named |= {name: rest for name in (two_step_methods(recipe) if in_two_steps else METHODS) if name not in named}
@@ -159,26 +162,26 @@ def _report(summary: dict[str, Any], files: Mapping[str, Path], console: Console
     for note in compare_text.notes(summary):
         console.print(note, soft_wrap=True, markup=False)
     failed = sum(len(row["failed"]) for row in summary["methods"].values())
-    made = sum(row["n"] for row in summary["methods"].values())
-    if made:
+    finished = sum(row["n"] for row in summary["methods"].values())
+    if finished:
         write_json(files["json"], summary)
         write_text(files["md"], compare_text.markdown(summary, files["png"].name))
         compare_picture.draw(files["png"], summary)
         console.print(f"written: {_names(files)}", soft_wrap=True, markup=False)
-    return _tell(f"{failed} of {failed + made} runs failed", 1) if failed else 0
+    return _fail(f"{failed} of {failed + finished} runs failed", 1) if failed else 0
 
 
-def _command_line(asked: Mapping[str, Any]) -> str:
+def _command_line(options: Mapping[str, Any]) -> str:
     words = ["zerocross", "compare"]
-    for option, value in asked.items():
-        for each in value if isinstance(value, list) else [value]:
-            if each is True:
+    for option, value in options.items():
+        for item in value if isinstance(value, list) else [value]:
+            if item is True:
                 words.append(option)
-            elif each not in (None, False):
-                words += [option, str(each)]
+            elif item not in (None, False):
+                words += [option, str(item)]
     return shlex.join(words)
 
 
-def _tell(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     sys.stderr.write(f"zerocross: {message}\n")
     return code

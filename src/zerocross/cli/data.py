@@ -8,7 +8,7 @@ import typer
 
 from zerocross.cli.train import FETCHED
 
-app = typer.Typer(help="Fetch datasets, and check what is there.", no_args_is_help=True)
+app = typer.Typer(help="Fetch datasets, and check them.", no_args_is_help=True)
 
 _DOWNLOADED = ("cifar10", "mnist", "fashion-mnist")
 _EXPLAINED = ("audiomnist", "ucr", "hapt", "imdb", "imagenet")
@@ -17,14 +17,14 @@ _EXPLAINED = ("audiomnist", "ucr", "hapt", "imdb", "imagenet")
 @app.command()
 def fetch(
     name: str = typer.Argument(
-        help=f"Downloaded: {', '.join(_DOWNLOADED)}. Explained, where to get and to put it: {', '.join(_EXPLAINED)}."
+        help=f"Downloaded: {', '.join(_DOWNLOADED)}. Only explained (source and layout): {', '.join(_EXPLAINED)}."
     ),
     data_dir: Path = typer.Option(FETCHED, "--data-dir", envvar="ZEROCROSS_DATA", help="The folder of all datasets."),
-    url: str = typer.Option("", "--url", hidden=True, help="Another address of the same files."),
+    url: str = typer.Option("", "--url", hidden=True, help="Another URL of the same files."),
 ) -> None:
-    """Download a dataset (CIFAR-10: 170 MB), or print where it comes from and the layout expected.
+    """Download a dataset (CIFAR-10: 170 MB), or print its source and the expected layout.
 
-    A download that breaks off is continued by the next one. Files are checked before they are put in place.
+    An interrupted download continues with the next call. Files are checked before they are put in place.
     """
     from zerocross.data import layout
 
@@ -32,12 +32,12 @@ def fetch(
     if name not in known:
         raise ValueError(f"dataset {name!r} is unknown; choose one of {', '.join(known)}")
     if name == "digits":
-        typer.echo("digits come with scikit-learn: nothing to fetch")
+        typer.echo("digits are part of scikit-learn: nothing to fetch")
     elif name in _DOWNLOADED:
         _download(name, data_dir, url)
     else:
         address = layout.ADDRESSES[name]
-        typer.echo(f"{name} is not downloaded for you. Official address:\n  {address}\nLay it out like this:")
+        typer.echo(f"{name} cannot be downloaded automatically. Official source:\n  {address}\nExpected layout:")
         for line in layout.LAYOUTS[name].replace("DIR", str(data_dir)).splitlines():
             typer.echo(f"  {line}")
         typer.echo(f"Then: zerocross data check {data_dir}")
@@ -80,7 +80,7 @@ def check(
 ) -> None:
     """Verify the datasets in DIR: counts, checksums, folds, a sample of clips and images.
 
-    Exit code 0: what is there is sound; 1: something is damaged; 2: nothing was found.
+    Exit code 0: all datasets found are intact; 1: some are damaged; 2: none was found.
     """
     if folder is None:
         folder = FETCHED
@@ -95,12 +95,11 @@ def check(
     findings = check_folder(folder)
     table = Table("dataset", "part", "state", "detail")
     colour = {"ok": "green", "missing": "yellow", "damaged": "red"}
-    for found in findings:
-        table.add_row(
-            found.dataset, escape(found.part), f"[{colour[found.state]}]{found.state}[/]", escape(found.detail)
-        )
+    for finding in findings:
+        state = f"[{colour[finding.state]}]{finding.state}[/]"
+        table.add_row(finding.dataset, escape(finding.part), state, escape(finding.detail))
     Console().print(table)
-    states = {found.state for found in findings}
+    states = {finding.state for finding in findings}
     if states == {"missing"}:
         typer.echo(f"no dataset found in {folder}")
         raise typer.Exit(2)

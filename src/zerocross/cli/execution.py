@@ -1,4 +1,4 @@
-"""The options of all commands that make many runs: how many at a time, and where. They are listed here once."""
+"""The options shared by all commands with many runs: how many run at a time, and where."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ if TYPE_CHECKING:
     from zerocross.sweep.execution import Execution
     from zerocross.train import Placement
 
-# name -> type, default and option
+# name -> (type with its option, default)
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "jobs": (
         Annotated[
             int | None,
-            typer.Option(metavar="J", min=1, help="Runs at a time here, on a share of the threads each. [1]"),
+            typer.Option(metavar="J", min=1, help="Runs at a time on this machine; they share its threads. [1]"),
         ],
         None,
     ),
     "cluster": (
-        Annotated[str | None, typer.Option(metavar="WHERE", help="local, or slurm: each run a Slurm job. [local]")],
+        Annotated[str | None, typer.Option(metavar="WHERE", help="local, or slurm: one Slurm job per run. [local]")],
         None,
     ),
-    "partition": (Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's partition.")], None),
-    "gpus": (Annotated[int | None, typer.Option(metavar="N", help="GPUs of each Slurm job, 0 or 1. [0]")], None),
-    "cpus": (Annotated[int | None, typer.Option(metavar="N", help="Cores of each Slurm job. [1]")], None),
+    "partition": (Annotated[str | None, typer.Option(metavar="NAME", help="Slurm partition.")], None),
+    "gpus": (Annotated[int | None, typer.Option(metavar="N", help="GPUs per Slurm job, 0 or 1. [0]")], None),
+    "cpus": (Annotated[int | None, typer.Option(metavar="N", help="Cores per Slurm job. [1]")], None),
     "time": (
         Annotated[
             str | None,
             typer.Option(
                 metavar="LIMIT",
-                help="Time limit of a Slurm job, in minutes or D-HH:MM:SS; it saves, and is requeued. [24 h]",
+                help="Time limit of a Slurm job, in minutes or D-HH:MM:SS; it then saves and is requeued. [24 h]",
             ),
         ],
         None,
     ),
-    "array": (Annotated[int | None, typer.Option(metavar="N", help="Slurm jobs at a time, at most. [64]")], None),
+    "array": (
+        Annotated[int | None, typer.Option(metavar="N", help="Maximum number of Slurm jobs at a time. [64]")],
+        None,
+    ),
     "cluster_file": (
         Annotated[
             Path | None,
@@ -52,7 +55,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def with_execution_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command these options; it receives them as one Execution, under that name."""
+    """Add these options to a command, which receives them as one argument `execution`."""
     hints = get_type_hints(command, globalns={**_globals(command), "Execution": object}, include_extras=True)
     own = {name: each for name, each in inspect.signature(command).parameters.items() if name != "execution"}
     parameters = [
@@ -68,29 +71,29 @@ def with_execution_options(command: Callable[..., int]) -> Callable[..., int]:
         given = {name: values.pop(name) for name in OPTIONS}
         return command(**values, execution=execution(**given))
 
-    setattr(wrapped, "__signature__", inspect.Signature(parameters))  # noqa: B010 - which Typer reads
+    setattr(wrapped, "__signature__", inspect.Signature(parameters))  # noqa: B010 - Typer reads it
     wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
     return wrapped
 
 
 def execution(*, cluster_file: Path | None = None, time: str | None = None, **given: Any) -> Execution:
-    """What the options say: those that are given, before the file's, before the defaults."""
+    """Return the Execution of the options; options override the file, which overrides the defaults."""
     from zerocross.sweep.execution import Execution, from_file, minutes
 
     values = {name: value for name, value in given.items() if value is not None}
     if time is not None:
         values["time"] = minutes(time)
-    made = from_file(cluster_file, **values) if cluster_file is not None else Execution(**values)
-    if made.cluster == "local" and (
-        idle := [name for name in ("partition", "gpus", "cpus", "time", "array") if name in values]
+    result = from_file(cluster_file, **values) if cluster_file is not None else Execution(**values)
+    if result.cluster == "local" and (
+        unused := [name for name in ("partition", "gpus", "cpus", "time", "array") if name in values]
     ):
-        options = ", ".join(f"--{name}" for name in idle)
-        raise ValueError(f"{options}: for a cluster; add --cluster slurm, or use --jobs on this machine")
-    return made
+        options = ", ".join(f"--{name}" for name in unused)
+        raise ValueError(f"{options}: only for a cluster; add --cluster slurm, or use --jobs on this machine")
+    return result
 
 
 def placement(data_dir: Path | None, where: Execution) -> Placement:
-    """Data and device of runs that are executed there; a cluster's nodes have other devices than this machine."""
+    """Return data and device of runs; the nodes of a cluster may have other devices than this machine."""
     from zerocross.train import Placement
 
     device = "auto" if where.cluster == "local" else "cuda" if where.gpus else "cpu"

@@ -1,4 +1,4 @@
-"""zerocross export: a packed network as C99, WebAssembly, ONNX or QONNX."""
+"""zerocross export: export a packed network to C99, WebAssembly, ONNX or QONNX."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import typer
 
 
 def command(
-    model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), see zerocross pack.")
-    ] = None,
-    to: Annotated[str | None, typer.Option(metavar="TARGET", help="What to make, see --list.")] = None,
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), or zoo:NAME.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TARGET", help="The target, see --list.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; made if missing.")
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; created if missing.")
     ] = None,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the files; names in C begin with it.")] = "model",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the files, and prefix of names in C.")] = "model",
     cc: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", help="Target c: a compiler with options, to measure code and memory with."),
+        typer.Option(metavar="COMMAND", help="Target c: a compiler with options, to measure code size and memory."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="List the targets, and the operators that each takes.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the targets and the operators they support.")] = False,
 ) -> None:
     """Export a packed network: to C for a microcontroller, to WebAssembly for a browser, to ONNX and QONNX.
 
-    The files compute what the packed network computes. Each target takes the operators that --list names; a network
-    with another one is refused, with the path of the module that it stands in.
+    The files compute the same as the packed network. Each target supports the operators in --list; a network with any
+    other operator is refused, and the error names the module that contains it.
     """
+    from zerocross import zoo
     from zerocross.export import TARGETS, export
     from zerocross.runtime.format import read
 
@@ -40,10 +39,10 @@ def command(
         return
     if model is None or to is None or output is None:
         raise ValueError(
-            "give a packed network, --to TARGET and -o DIR, such as: zerocross export model.zcb --to c -o c"
+            "a packed network, --to TARGET and -o DIR are required; example: zerocross export model.zcb --to c -o c"
         )
     options = {} if cc is None else {"cc": cc}
-    exported = export(read(model), to, output, name=name, force=force, **options)
+    exported = export(read(zoo.located(model)), to, output, name=name, force=force, **options)
     for each in exported.files:
         typer.echo(f"{output / each}")
     for note in exported.notes:

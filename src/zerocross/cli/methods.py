@@ -25,16 +25,16 @@ def command(
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("method", no_wrap=True)
-    table.add_column("what it is", ratio=3)
+    table.add_column("summary", ratio=3)
     table.add_column("hyperparameters", ratio=2)
-    table.add_column("to tune", justify="right")
+    table.add_column("number", justify="right")
     for key, method in METHODS.items():
         table.add_row(key, method.summary, _values(method.hyperparameters), str(len(method.tuned)))
     Console(highlight=False).print(table)
     untested = ", ".join(key for key, method in METHODS.items() if method.golden is None)
     typer.echo(f"\nnot tested against reference values of published code: {untested}")
     typer.echo(
-        "to tune: number of settings of the binary weights, including initialisation, scaling and clipping if any.\n"
+        "number: hyperparameters of the binary weights to tune, including initialisation, scaling and clipping.\n"
         "Details: zerocross methods NAME. Train: zerocross train RECIPE --method NAME. Compare: zerocross compare"
     )
 
@@ -45,13 +45,13 @@ def _show(name: str) -> None:
     method = get(name)
     details = {
         "Source": method.source,
-        f"To tune ({len(method.tuned)})": ", ".join(method.tuned),
+        f"Hyperparameters to tune ({len(method.tuned)})": ", ".join(method.tuned),
         "Settings": method.settings,
         "Binary weights": _values(method.hyperparameters),
         "Real parameters": _values(method.real) or "from the recipe",
         "Layers": _values(method.model_options),
         "Run": _values(method.run) or "from the recipe",
-        "Published network": _values(method.network) or "the common one",
+        "Published network": _values(method.network) or "common",
         "Reference values": f"tests/reference/golden/{method.golden}.npz" if method.golden else "none",
     }
     typer.echo(f"{name}: {method.summary}\n")

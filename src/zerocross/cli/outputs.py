@@ -1,4 +1,4 @@
-"""Files that a command writes again and again: its own are replaced, others never."""
+"""Output files of a command: it replaces files that it wrote earlier, and no others."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def are_ours(files: Mapping[str, Path], kind: str, what: str = "call") -> bool:
-    """Whether files of an earlier call are there; FileExistsError where they are of another kind.
+    """Return True if files of an earlier call exist; raise FileExistsError if they were not written by this command.
 
     Args:
-        files: Suffix -> path; "json" is the file that tells its kind.
-        kind: What the JSON of our own says under "kind".
-        what: What made them, for the message.
+        files: Suffix -> path; the "json" file identifies the command.
+        kind: The value of "kind" in JSON files of this command.
+        what: The word for an earlier call in the message.
     """
-    there = [path for path in files.values() if path.exists()]
-    if not there:
+    existing = [path for path in files.values() if path.exists()]
+    if not existing:
         return False
     try:
         earlier = json.loads(files["json"].read_text(encoding="utf-8"))
@@ -24,6 +24,6 @@ def are_ours(files: Mapping[str, Path], kind: str, what: str = "call") -> bool:
         earlier = None
     if not isinstance(earlier, dict) or earlier.get("kind") != kind:
         raise FileExistsError(
-            f"{', '.join(map(str, there))}: in the way, and not from an earlier {what}; move it, or name another --out"
+            f"{', '.join(map(str, existing))}: exists, and is not from an earlier {what}; move it, or use another --out"
         )
     return True

@@ -1,4 +1,4 @@
-"""zerocross pack: a trained network as one file of bits, for `zerocross predict` and `zerocross.runtime.load`."""
+"""zerocross pack: pack a trained network into one file for `zerocross predict` and `zerocross.runtime.load`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from zerocross.runtime.graph import Graph
 
 INT8_WARNING = (
-    "warning: --real int8 changes predictions. In our measurements on CIFAR-10 accuracy was kept, but the predicted "
-    "class agreed with that of the float32 file for 74 to 90 % of the images only, since a changed first layer flips "
-    "signs in later ones. Evaluate this file before you use it, or pack with --real float32"
+    "warning: --real int8 changes predictions. In our measurements on CIFAR-10 the accuracy stayed the same, but only "
+    "74 to 90 % of the predicted classes agreed with the float32 file, since a changed first layer flips signs in "
+    "later ones. Evaluate this file before you use it, or pack with --real float32"
 )
 
 
@@ -26,22 +26,25 @@ def command(
         Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, such as model.zcb.")
     ],
     real: Annotated[
-        str, typer.Option(metavar="TYPE", help="How weights of real layers are stored: float32, float16 or int8.")
+        str, typer.Option(metavar="TYPE", help="Type of the weights of real layers: float32, float16 or int8.")
     ] = "float32",
     resign: Annotated[
-        bool, typer.Option("--resign", help="Pack the signs of binary weights that are not -1 and +1 (averaged ones).")
+        bool,
+        typer.Option("--resign", help="Pack the signs of binary weights other than -1 and +1, such as averaged ones."),
     ] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the datasets are, for runs of older versions. Default: as in the run."),
+        typer.Option(
+            metavar="DIR", help="Folder of the datasets, for runs of older versions. Default: that of the run."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Pack a run's network into one file: a bit for each binary weight, the rest real.
+    """Pack the network of a run into one file, with one bit per binary weight.
 
-    Batch norm, scales, shifts and signs are folded into integer thresholds and affine steps; the table says what became
-    of each layer. The file carries preprocessing and class names, and is read without PyTorch. No dataset is read: the
-    run folder says what its network takes.
+    Batch norm, scales, shifts and signs are folded into integer thresholds and affine steps; the table shows the result
+    for each layer. The file includes preprocessing and class names, and can be read without PyTorch. No dataset is
+    read: the run folder describes the inputs of its network.
     """
     from dataclasses import replace
 
@@ -51,7 +54,7 @@ def command(
     from zerocross.runtime.preprocess import Preprocessing
 
     if output.exists() and not overwrite:
-        raise FileExistsError(f"{output} exists: choose another name, or overwrite it with --overwrite")
+        raise FileExistsError(f"{output} already exists: choose another name, or use --overwrite to replace it")
     check_folder(output)
     config, place = train.read_config(run), train.read_placement(run)
     if data_dir is not None:
@@ -85,15 +88,15 @@ def _weights(graph: Graph) -> list[np.ndarray]:
 
 
 def _inputs(run: Path, place: train.Placement) -> train.Inputs:
-    """What the run's network takes: from its folder, or, where an older version made it, from its dataset."""
+    """Return the inputs of the run's network from its folder, or from its dataset for runs of older versions."""
     from zerocross import train
 
-    if (kept := train.read_inputs(run)) is not None:
-        return kept
-    typer.echo(f"{run} has no inputs.json, as runs of older versions: its dataset is read instead", err=True)
+    if (inputs := train.read_inputs(run)) is not None:
+        return inputs
+    typer.echo(f"{run} is from an older version and has no inputs.json: reading its dataset instead", err=True)
     try:
         return train.load_inputs(run, place)
-    except (FileNotFoundError, ValueError) as wrong:
+    except (FileNotFoundError, ValueError) as error:
         raise ValueError(
-            f"the dataset of {run} cannot be read: say by --data-dir where it is, or train the run again ({wrong})"
-        ) from wrong
+            f"the dataset of {run} cannot be read: set its folder with --data-dir, or train the run again ({error})"
+        ) from error

@@ -1,4 +1,4 @@
-"""zerocross predict: the classes that a packed network sees in images, clips or arrays; no PyTorch is loaded."""
+"""zerocross predict: classify images, clips or arrays with a packed network, without PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 64
 
 @dataclass
 class _Sample:
-    """One input: its file, its number where the file holds several, and its numbers or what is wrong with it."""
+    """One input: its file, its index if the file has several, and its values or an error."""
 
     file: Path
     index: int | None = None
@@ -42,22 +42,22 @@ def command(
     inputs: Annotated[
         list[Path], typer.Argument(metavar="FILES...", help="Images, clips (.wav), arrays (.npy), or folders of them.")
     ],
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="How many classes to show for each input.")] = 3,
-    threads: Annotated[int, typer.Option(metavar="N", min=1, help="Threads to compute with.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each input.")] = False,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Number of classes to show per input.")] = 3,
+    threads: Annotated[int, typer.Option(metavar="N", min=1, help="Number of threads.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per input.")] = False,
 ) -> None:
     """Print the most probable classes of each input, with their probabilities in percent.
 
-    Images and clips are prepared as the network's file says. An array holds one input or a batch; one of bytes is
-    normalised like an image, one of floating-point numbers is taken as the network's input as it is. A file that cannot
-    be read is named on stderr, the others are predicted, and the exit code is 2.
+    Images and clips are preprocessed as the packed network specifies. An array is one input or a batch; bytes are
+    normalised like an image, floating-point numbers are used unchanged. A file that cannot be read is reported on
+    stderr, the others are classified, and the exit code is 2.
     """
     from zerocross import zoo
     from zerocross.runtime import load
 
     network = load(zoo.located(model), threads=threads)
     if len(network.output_size) != 1:
-        raise ValueError(f"{model} gives values of shape {network.output_size} for an input, not a score per class")
+        raise ValueError(f"{model} returns values of shape {network.output_size} for an input, not one score per class")
     show = _show_json if as_json else _show
     failed = 0
     batch: list[_Sample] = []
@@ -72,22 +72,22 @@ def command(
 
 
 def _samples(network: Model, paths: list[Path]) -> Iterator[_Sample]:
-    """Every sample, read as it is needed; a wrong path is refused before the first."""
+    """Yield all samples, read lazily; raises for a wrong path before the first sample."""
     from zerocross.runtime.preprocess import finite, read_input
 
     files = [file for path in paths for file in _files(network, path)]
     for file in files:
         try:
             x = read_input(file, network.graph.preprocessing, network.input_size)
-        except (ValueError, OSError) as wrong:
-            yield _Sample(file, error=str(wrong))
+        except (ValueError, OSError) as error:
+            yield _Sample(file, error=str(error))
             continue
         for index, numbers in enumerate(x):
             sample = _Sample(file, index if len(x) > 1 else None)
             try:
                 sample.x = finite(numbers, sample.name)
-            except ValueError as wrong:
-                sample.error = str(wrong)
+            except ValueError as error:
+                sample.error = str(error)
             yield sample
 
 
@@ -99,56 +99,60 @@ def _files(network: Model, path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     wanted = suffixes(network.graph.preprocessing)
-    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in wanted and file.is_file())
-    if not found:
-        raise ValueError(f"{path} holds no file that this network takes ({', '.join(wanted)})")
-    return found
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in wanted and file.is_file())
+    if not files:
+        raise ValueError(f"{path} contains no file that this network can read ({', '.join(wanted)})")
+    return files
 
 
 def _predict(network: Model, batch: list[_Sample], top: int) -> Iterator[tuple[_Sample, list[tuple[int, float]]]]:
-    """Every sample with its most probable classes and their probabilities; with none, and the reason, on an error."""
+    """Yield each sample with its most probable classes and their probabilities; none if the sample has an error."""
     import numpy as np
 
-    right = [sample.x for sample in batch if sample.x is not None]
-    scores = iter(network(np.stack(right)).astype(np.float64) if right else ())
+    valid = [sample.x for sample in batch if sample.x is not None]
+    scores = iter(network(np.stack(valid)).astype(np.float64) if valid else ())
     for sample in batch:
-        found: list[tuple[int, float]] = []
+        classes: list[tuple[int, float]] = []
         if sample.x is not None:
             score = next(scores)
             if np.isfinite(score).all():
                 share = np.exp(score - score.max())
                 share /= share.sum()
-                found = [(int(index), float(share[index])) for index in np.argsort(-share, kind="stable")[:top]]
+                classes = [(int(index), float(share[index])) for index in np.argsort(-share, kind="stable")[:top]]
             else:
-                sample.error = f"{sample.name}: the network's scores are not finite; are its numbers too large?"
+                sample.error = (
+                    f"{sample.name}: the scores of the network are not finite; are the input values too large?"
+                )
         if sample.error:
             typer.echo(f"zerocross: {' '.join(sample.error.split())}", err=True)
-        yield sample, found
+        yield sample, classes
 
 
 def _show(network: Model, batch: list[_Sample], top: int) -> int:
-    """Print a table; return how many inputs failed."""
+    """Print a table; return the number of inputs that failed."""
     failed = 0
-    wide = max((len(name) for name in network.classes), default=len(str(network.output_size[0] - 1)))
-    wider = max((len(sample.name) for sample in batch if not sample.error), default=0)
-    for sample, found in _predict(network, batch, top):
-        failed += not found
-        if found:
-            shares = "   ".join(f"{_class(network, index):{wide}} {100 * share:5.1f} %" for index, share in found)
-            typer.echo(f"{sample.name:{wider}}   {shares}")
+    class_width = max((len(name) for name in network.classes), default=len(str(network.output_size[0] - 1)))
+    name_width = max((len(sample.name) for sample in batch if not sample.error), default=0)
+    for sample, classes in _predict(network, batch, top):
+        failed += not classes
+        if classes:
+            shares = "   ".join(
+                f"{_class(network, index):{class_width}} {100 * share:5.1f} %" for index, share in classes
+            )
+            typer.echo(f"{sample.name:{name_width}}   {shares}")
     return failed
 
 
 def _show_json(network: Model, batch: list[_Sample], top: int) -> int:
-    """Print a line of JSON for each input; return how many failed."""
+    """Print one line of JSON per input; return the number of inputs that failed."""
     failed = 0
-    for sample, found in _predict(network, batch, top):
-        failed += not found
+    for sample, classes in _predict(network, batch, top):
+        failed += not classes
         line: dict[str, object] = {"file": str(sample.file)}
         if sample.index is not None:
             line["index"] = sample.index
-        if found:
-            line["classes"] = [{"class": _class(network, index), "probability": share} for index, share in found]
+        if classes:
+            line["classes"] = [{"class": _class(network, index), "probability": share} for index, share in classes]
         else:
             line["error"] = sample.error
         typer.echo(json.dumps(line, allow_nan=False))

@@ -1,4 +1,4 @@
-"""`zerocross report`: results as one HTML page."""
+"""`zerocross report`: show results on one HTML page."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import typer
 
 
 def command(
-    results: Annotated[Path, typer.Option(metavar="DIR", help="What `reproduce` and `compare` have written.")] = Path(
-        "results"
-    ),
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page; an earlier one is replaced.")] = Path(
+    results: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the results of `reproduce` and `compare`.")
+    ] = Path("results"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page; an earlier page is replaced.")] = Path(
         "docs/report.html"
     ),
 ) -> None:
-    """Turn results into one HTML page: claims, interactive figures, and a filter explorer. It needs no network."""
+    """Write results to one HTML page: claims, interactive figures, and a filter explorer. The page works offline."""
     from zerocross.report import page
     from zerocross.report.results import read
     from zerocross.report.sections import claims_of
     from zerocross.sweep.stale import missing_runs, present_runs
 
     page.check(out)
-    found = read(results)
-    page.write(out, page.build(found))
-    for line in found.left_out:
+    contents = read(results)
+    page.write(out, page.build(contents))
+    for line in contents.left_out:
         typer.echo(f"left out: {line}")
     present = present_runs(results / "runs")
-    for artefact in found.artefacts:
+    for artefact in contents.artefacts:
         if missing := missing_runs(artefact, present):
             typer.echo(
-                f"stale: {artefact['name']} stands on {_count(missing, 'run')} that {results / 'runs'} does not hold "
-                f"for the present code, {missing[0]} for one; run: {artefact['command']}"
+                f"stale: {artefact['name']} uses {_count(missing, 'run')} that {results / 'runs'} does not have for "
+                f"the current code, such as {missing[0]}; run: {artefact['command']}"
             )
-    claims = [claim.get("holds") for artefact in found.artefacts for claim in claims_of(artefact)]
+    claims = [claim.get("holds") for artefact in contents.artefacts for claim in claims_of(artefact)]
     typer.echo(
-        f"{out}: {_count(found.artefacts, 'artefact')}, {_count(claims, 'claim')} ({claims.count(True)} hold, "
-        f"{claims.count(False)} fail, {claims.count(None)} not judged), {_count(found.comparisons, 'comparison')}, "
+        f"{out}: {_count(contents.artefacts, 'artefact')}, {_count(claims, 'claim')} ({claims.count(True)} hold, "
+        f"{claims.count(False)} fail, {claims.count(None)} not judged), {_count(contents.comparisons, 'comparison')}, "
         f"{out.stat().st_size / 1e6:.1f} MB"
     )
 

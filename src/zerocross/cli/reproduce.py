@@ -1,4 +1,4 @@
-"""zerocross reproduce: the paper's figures and tables, each with its claims checked."""
+"""zerocross reproduce: reproduce the figures and tables of the paper, and check their claims."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ def command(
         str, typer.Option(metavar="SCALE", help="smoke (seconds), reduced (minutes) or paper (GPUs).")
     ] = "smoke",
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where NAME-SCALE.json, .svg, .png go; runs are kept in DIR/runs.")
+        Path,
+        typer.Option(metavar="DIR", help="Folder for NAME-SCALE.json, .svg and .png; runs are cached in DIR/runs."),
     ] = Path("results"),
     data_dir: Annotated[Path | None, DATA_DIR] = None,
     work: Annotated[Path, typer.Option(metavar="DIR", help="Folders of unfinished runs.")] = Path("runs/by-hash"),
-    listed: Annotated[bool, typer.Option("--list", metavar="", help="List the artefacts, and train nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Only the claims.")] = False,
+    listed: Annotated[bool, typer.Option("--list", metavar="", help="List the artefacts without training.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only the claims.")] = False,
     *,
     execution: Execution,
 ) -> int:
-    """Reproduce a figure or a table of the paper, and check what it claims.
+    """Reproduce a figure or a table of the paper, and check its claims.
 
-    Every finished run is kept by the hash of its config: a command that was cut goes on where it was, and artefacts
-    share runs. A claim that does not hold is shown as such; it stops nothing.
+    Finished runs are cached by the hash of their config: an interrupted command continues where it stopped, and
+    artefacts share runs. A claim that fails is shown as failed; the command continues.
     """
     from rich.console import Console
 
@@ -52,7 +53,7 @@ def command(
 
     console = Console(highlight=False)
     check_choice("scale", scale, SCALES)
-    asked: Any = scale
+    checked: Any = scale
     if listed:
         _list(console)
         return 0
@@ -62,9 +63,9 @@ def command(
 
     from zerocross.paper.session import Session
 
-    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
+    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # hide the ranks of the processes
     place = placement(data_dir, execution)
-    return _all(chosen, asked, Session(place, out, work, execution, show=not quiet), console)
+    return _all(chosen, checked, Session(place, out, work, execution, show=not quiet), console)
 
 
 def _list(console: Console) -> None:
@@ -74,7 +75,7 @@ def _list(console: Console) -> None:
     from zerocross.paper.registry import ARTEFACTS
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("name", "claims that are checked"):
+    for column in ("name", "claims"):
         table.add_column(column)
     for artefact in ARTEFACTS.values():
         claims = "\n".join(f"- {claim.sentence}" for claim in artefact.claims)
@@ -83,7 +84,7 @@ def _list(console: Console) -> None:
 
 
 def _all(chosen: list[Artefact], scale: Scale, session: Session, console: Console) -> int:
-    """Make them one by one; one that cannot be made does not stop the others."""
+    """Create artefacts one by one; an artefact that fails does not stop the others."""
     from zerocross import train
     from zerocross.cli.outputs import are_ours
     from zerocross.paper.artefact import NotReady
@@ -98,30 +99,32 @@ def _all(chosen: list[Artefact], scale: Scale, session: Session, console: Consol
         console.print(f"\n[bold]{artefact.title}[/bold], {scale}", soft_wrap=True)
         try:
             document = make(artefact, scale, session)
-        except NotReady as waiting:
+        except NotReady as reason:
             if len(chosen) == 1:
                 raise
-            console.print(f"[yellow]left out[/yellow]  {waiting}", soft_wrap=True)
-        except train.RunError as wrong:
+            console.print(f"[yellow]left out[/yellow]  {reason}", soft_wrap=True)
+        except train.RunError as error:
             failed += 1
-            console.print(f"[red]no result[/red]  {wrong}", soft_wrap=True)
+            console.print(f"[red]no result[/red]  {error}", soft_wrap=True)
         except Interrupted as stopped:
-            return _tell(str(stopped), stopped.exit_code)
+            return _fail(str(stopped), stopped.exit_code)
         except train.Stopped as stopped:
-            return _tell(f"{stopped}; the same command continues from there", stopped.exit_code)
-        except OSError as wrong:
-            if wrong.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+            return _fail(f"{stopped}; run the same command again to continue", stopped.exit_code)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
                 raise
-            return _tell(f"{wrong.strerror}; finished runs are kept. Make room, and the same command continues", 1)
+            return _fail(
+                f"{error.strerror}; finished runs are kept. Free some space, then run the same command again", 1
+            )
         else:
             _verdicts(document, console)
             names = ", ".join(str(path) for path in paths(session.out, artefact.name, scale).values())
             console.print(f"written: {names}", soft_wrap=True, markup=False)
-    return _tell(f"{failed} of {len(chosen)} artefacts have no result", 1) if failed else 0
+    return _fail(f"{failed} of {len(chosen)} artefacts have no result", 1) if failed else 0
 
 
 def _announce(chosen: list[Artefact], scale: Scale, session: Session, console: Console) -> None:
-    """What will be done, and what it will cost."""
+    """Print the artefacts, the number of runs and the estimated time."""
     from zerocross.sweep.cost import estimate
     from zerocross.sweep.progress import duration
 
@@ -130,8 +133,12 @@ def _announce(chosen: list[Artefact], scale: Scale, session: Session, console: C
     configs = {config.hash: config for artefact in chosen for config in artefact.configs(scale)}
     cost = estimate(list(configs.values()), session.cache, session.place, session.execution.parallel)
     names = ", ".join(artefact.name for artefact in chosen)
-    time = f", about {duration(cost.seconds)} for the others on this machine's CPU" if cost.runs > cost.there else ""
-    runs = f": {cost.runs} runs in {session.results}, {cost.there} there already{time}" if configs else ""
+    time = (
+        f", about {duration(cost.seconds)} for the others on the CPU of this machine"
+        if cost.runs > cost.finished
+        else ""
+    )
+    runs = f": {cost.runs} runs in {session.results}, {cost.finished} finished{time}" if configs else ""
     console.print(f"{names} at scale {scale}{runs}", soft_wrap=True, markup=False)
 
 
@@ -144,6 +151,6 @@ def _verdicts(document: dict[str, Any], console: Console) -> None:
         console.print(f"            {claim['figures']}", soft_wrap=True, markup=False, style="dim")
 
 
-def _tell(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     sys.stderr.write(f"zerocross: {message}\n")
     return code

@@ -1,4 +1,4 @@
-"""zerocross runs: a table of the runs in a folder."""
+"""zerocross runs: list the runs in a folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 
 def command(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="A folder that holds run folders. Default: runs.")
+        Path | None, typer.Argument(metavar="DIR", help="A folder of run folders. Default: runs.")
     ] = None,
     stale: Annotated[
         bool,
         typer.Option(
-            "--stale", metavar="", help="List results (DIR/HASH.json) that the present code would compute otherwise."
+            "--stale", metavar="", help="List results (DIR/HASH.json) that the current code would compute differently."
         ),
     ] = False,
     migrate: Annotated[
@@ -23,25 +23,25 @@ def command(
         typer.Option("--migrate", metavar="", help="Rename results whose config has new fields but the same meaning."),
     ] = False,
 ) -> None:
-    """List the runs in a folder: what was trained, how far it is, and how well it did.
+    """List the runs in a folder with their settings, progress and accuracy.
 
-    With --stale or --migrate, DIR holds finished results, by default results/runs.
+    With --stale or --migrate, DIR is a folder of finished results, by default results/runs.
     """
     from zerocross.tables import text_table
 
     if stale or migrate:
         results = folder or Path("results/runs")
         if not results.is_dir():
-            raise FileNotFoundError(f"there is no folder {results}; results are made by: zerocross train --results DIR")
+            raise FileNotFoundError(f"there is no folder {results}; create results with: zerocross train --results DIR")
         _migrate(results) if migrate else _stale(results)
         return
     folder = folder or Path("runs")
     if not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {folder}; runs are made by: zerocross train")
-    found = sorted({path.parent for path in folder.rglob("config.json")})
-    if not found:
-        raise FileNotFoundError(f"{folder} holds no run; make one by: zerocross train")
-    rows = [_row(run, str(run.relative_to(folder))) for run in found]
+        raise FileNotFoundError(f"there is no folder {folder}; create runs with: zerocross train")
+    runs = sorted({path.parent for path in folder.rglob("config.json")})
+    if not runs:
+        raise FileNotFoundError(f"{folder} contains no runs; create one with: zerocross train")
+    rows = [_row(run, str(run.relative_to(folder))) for run in runs]
     header = ["run", "data", "model", "method", "state", "seed", "epochs", "accuracy %", "FF ratio"]
     typer.echo(text_table(header, rows, right=4))
 
@@ -50,13 +50,13 @@ def _stale(results: Path) -> None:
     from zerocross.sweep.stale import stale
     from zerocross.tables import text_table
 
-    found = stale(results)
+    entries = stale(results)
     count = len(list(results.glob("*.json")))
-    if found:
-        rows = [[e.path.name, e.method or "-", "-" if e.seed is None else str(e.seed), e.reason] for e in found]
-        typer.echo(text_table(["result", "method", "seed", "why it is stale"], rows, right=4))
-    hint = "; rename them with: zerocross runs --migrate" if any(e.migratable for e in found) else ""
-    typer.echo(f"{len(found)} of {count} results in {results} are stale{hint}")
+    if entries:
+        rows = [[e.path.name, e.method or "-", "-" if e.seed is None else str(e.seed), e.reason] for e in entries]
+        typer.echo(text_table(["result", "method", "seed", "reason"], rows, right=4))
+    hint = "; rename them with: zerocross runs --migrate" if any(e.migratable for e in entries) else ""
+    typer.echo(f"{len(entries)} of {count} results in {results} are stale{hint}")
 
 
 def _migrate(results: Path) -> None:
@@ -66,7 +66,7 @@ def _migrate(results: Path) -> None:
     for old, new in moved:
         typer.echo(f"{old.name} -> {new.name}")
     left = len(stale(results))
-    typer.echo(f"{len(moved)} results renamed; {left} are of another revision and must be trained again")
+    typer.echo(f"{len(moved)} results renamed; {left} have another revision and must be trained again")
 
 
 def _row(run: Path, name: str) -> list[str]:

@@ -1,33 +1,24 @@
-"""`zerocross suite`: the benchmark's tasks, whether their trainings have converged, and the runs behind its tables."""
+"""`zerocross suite`: the tasks of the benchmark, a check of their convergence, the runs of its tables, the ranking."""
 
 from __future__ import annotations
 
-import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zerocross.cli.execution import placement, with_execution_options
-from zerocross.cli.suite_units import units
+from zerocross.cli.suite_common import DATA, RESULTS, RESULTS_OF, TASKS_OF, WORK, app, train_runs
 
 if TYPE_CHECKING:
     from zerocross.suite.table import SuiteRun
     from zerocross.suite.tasks import Task
-    from zerocross.sweep.cache import RunCache
     from zerocross.sweep.execution import Execution
-
-app = typer.Typer(help="Many real tasks that train in seconds.", no_args_is_help=True)
-app.command()(units)
-
-
-RESULTS_OF = typer.Option(metavar="DIR", help="Where the suite's results are.")
 
 
 @app.command()
 def tasks(results: Annotated[Path, RESULTS_OF] = Path("results/suite")) -> None:
-    """List the tasks: data, network, parameters, budget, what settings are chosen on, and whether they converge."""
+    """List the tasks: data, network, validation data, metric, parameters, budget, convergence."""
     import torch
 
     from zerocross.data.ucr import SETS
@@ -59,11 +50,11 @@ def tasks(results: Annotated[Path, RESULTS_OF] = Path("results/suite")) -> None:
             ]
         )
     header = ["task", "data", "network", "settings chosen on", "metric", "binary", "real"]
-    header += ["epochs", "batch", "seconds", "twice the length changes"]
+    header += ["epochs", "batch", "seconds", "change at twice the length"]
     typer.echo(text_table(header, rows, right=4))
     typer.echo(
-        f"{len(rows)} tasks. Seconds: of one core, for one training. Twice the length: change in points (noise of "
-        "seeds), zerocross suite converge"
+        f"{len(rows)} tasks. Seconds: for one training on one core. Change at twice the length: in points (noise "
+        "between seeds); see zerocross suite converge"
     )
 
 
@@ -77,19 +68,14 @@ def _converged(task: Task, results: Path) -> str:
     words = [
         f"{row.method} {row.change:+.2f} ({row.noise:.2f}{'' if row.converged else ', not converged'})" for row in rows
     ]
-    return "; ".join(words) or "unmeasured"
-
-
-RESULTS = typer.Option(metavar="DIR", help="A file per task, a line per run; a run that is there is not made again.")
-WORK = typer.Option(metavar="DIR", help="Locks, and logs of failed processes.")
-DATA = typer.Option(envvar="ZEROCROSS_DATA", metavar="DIR", help="Where the datasets are.")
+    return "; ".join(words) or "not measured"
 
 
 @app.command()
 @with_execution_options
 def converge(
-    tasks: Annotated[str, typer.Option(metavar="A,B", help="Tasks, or series, or all.")] = "all",
-    seeds: Annotated[int, typer.Option(min=2, help="How many trainings of each kind.")] = 3,
+    tasks: Annotated[str, TASKS_OF] = "all",
+    seeds: Annotated[int, typer.Option(min=2, help="Trainings of each kind.")] = 3,
     data_dir: Annotated[Path | None, DATA] = None,
     results: Annotated[Path, RESULTS] = Path("results/suite"),
     work: Annotated[Path, WORK] = Path("runs/suite"),
@@ -97,10 +83,10 @@ def converge(
     *,
     execution: Execution,
 ) -> int:
-    """Train tasks at their length and at twice that, the filter and the full-precision twin, on held-out training data.
+    """Check convergence: train the filter and the full-precision twin at the length of a task and at twice that length.
 
-    A task has converged where twice the length changes less than another seed does. Writes RESULTS/convergence.json.
-    Exit code 1: one has not.
+    A task has converged if twice the length improves the score by no more than the noise between seeds; if the score
+    falls by more, longer training overfits. Writes RESULTS/convergence.json. Exit code 1 if a task has not converged.
     """
     from zerocross.files import write_json
     from zerocross.suite import convergence
@@ -111,7 +97,7 @@ def converge(
 
     chosen, cache, place = task_names(tasks), RunCache(results, work), placement(data_dir, execution)
     runs = [run for task in chosen for run in convergence.runs(task, seeds)]
-    if code := _made(runs, cache, place, execution, quiet=quiet):
+    if code := train_runs(runs, cache, place, execution, quiet=quiet):
         return code
 
     def find(run: SuiteRun) -> dict[str, Any] | None:
@@ -130,10 +116,19 @@ def converge(
                     " ".join(f"{score:.2f}" for score in row.double),
                     f"{row.change:+.2f}",
                     f"{row.noise:.2f}",
-                    "yes" if row.converged else "no",
+                    row.verdict,
                 ]
             )
-    header = ["task", "epochs", "method", "single length", "double length", "change", "seeds' noise", "converged"]
+    header = [
+        "task",
+        "epochs",
+        "method",
+        "single length",
+        "double length",
+        "change",
+        "noise between seeds",
+        "converged",
+    ]
     typer.echo(text_table(header, lines, right=3))
     rows = {task.name: convergence.rows(task, find) for task in TASKS.values()}
     write_json(results / "convergence.json", convergence.document(rows))
@@ -143,15 +138,18 @@ def converge(
 @app.command("run")
 @with_execution_options
 def run_command(
-    tasks: Annotated[str, typer.Option(metavar="A,B", help="Tasks, or series, or all.")] = "all",
+    tasks: Annotated[str, TASKS_OF] = "all",
     methods: Annotated[
-        str, typer.Option(metavar="A,B", help="Methods; real is the full-precision twin; or all.")
+        str, typer.Option(metavar="A,B", help="Methods, real (the full-precision twin), or all.")
     ] = "all",
     seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Seeds 0 to K - 1.")] = 5,
     table: Annotated[
-        str, typer.Option(metavar="WHICH", help="published: the authors' settings; tuned: equal trials for all.")
+        str,
+        typer.Option(
+            metavar="WHICH", help="published: settings of the authors; tuned: the same number of trials for all."
+        ),
     ] = "published",
-    trials: Annotated[int, typer.Option(metavar="N", min=2, help="Trials of each search of the tuned table.")] = 12,
+    trials: Annotated[int, typer.Option(metavar="N", min=2, help="Trials per search in the tuned table.")] = 12,
     data_dir: Annotated[Path | None, DATA] = None,
     results: Annotated[Path, RESULTS] = Path("results/suite"),
     work: Annotated[Path, WORK] = Path("runs/suite"),
@@ -159,9 +157,9 @@ def run_command(
     *,
     execution: Execution,
 ) -> int:
-    """Train methods on tasks and keep a line per run. Cut short, the same command continues.
+    """Train methods on tasks, and store one line per run. An interrupted command continues when run again.
 
-    Exit code 1: some runs failed, or cannot be made; the others are there.
+    Exit code 1 if some runs failed or are not possible; the others are finished.
     """
     from zerocross.suite import table as tables
     from zerocross.sweep.cache import RunCache
@@ -170,56 +168,29 @@ def run_command(
     chosen, names = tables.task_names(tasks), tables.method_names(methods)
     cache, place = RunCache(results, work), placement(data_dir, execution)
     if table == "published":
-        return _made(tables.published(chosen, names, seeds), cache, place, execution, quiet=quiet)
+        return train_runs(tables.published(chosen, names, seeds), cache, place, execution, quiet=quiet)
 
     def find(run: SuiteRun) -> dict[str, Any] | None:
         return cache.find(run.job(place))
 
     trial_runs = [run for task in chosen for name in names for run in tables.search(task, name, trials)]
-    code = _made(trial_runs, cache, place, execution, quiet=quiet)
+    code = train_runs(trial_runs, cache, place, execution, quiet=quiet)
     if code > 1:
         return code
-    return max(code, _made(tables.tuned(chosen, names, seeds, trials, find), cache, place, execution, quiet=quiet))
-
-
-def _made(runs: list[SuiteRun], cache: RunCache, place: Any, execution: Execution, *, quiet: bool) -> int:
-    """Make runs that are not there; say which cannot be made, which failed and which diverged."""
-    from zerocross.suite.table import checked
-    from zerocross.sweep.execute import Interrupted
-    from zerocross.sweep.short import run_short
-
-    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
-    missing = [run for run in runs if cache.find(run.job(place)) is None]
-    good, refused = checked(missing, place)
-    for name, reason in refused.items():
-        sys.stderr.write(f"zerocross: left out: {name}: {reason}\n")
-    left_out = {id(run) for run in missing} - {id(run) for run in good}
-    jobs = [run.job(place) for run in runs if id(run) not in left_out]
-    try:
-        ended = run_short(jobs, cache, execution, show=not quiet)
-    except Interrupted as stopped:
-        sys.stderr.write(f"zerocross: {stopped}\n")
-        return stopped.exit_code
-    failed = [(job, each["failed"]) for job, each in zip(jobs, ended, strict=True) if "failed" in each]
-    diverged = [job.label for job, each in zip(jobs, ended, strict=True) if "diverged" in each]
-    for job, reason in failed:
-        sys.stderr.write(f"zerocross: failed: {job.label}: {reason}\n")
-    if diverged and not quiet:
-        typer.echo(f"{len(diverged)} of {len(jobs)} runs diverged and count as 0 %: {'; '.join(diverged[:8])}")
-    return 1 if failed or refused else 0
+    return max(code, train_runs(tables.tuned(chosen, names, seeds, trials, find), cache, place, execution, quiet=quiet))
 
 
 @app.command()
 def rank(
     methods: Annotated[str, typer.Option(metavar="A,B", help="Methods, or all.")] = "all",
-    seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Seeds that a result has.")] = 5,
-    trials: Annotated[int, typer.Option(metavar="N", min=2, help="Trials of each search of the tuned table.")] = 12,
+    seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Seeds per method and task.")] = 5,
+    trials: Annotated[int, typer.Option(metavar="N", min=2, help="Trials per search in the tuned table.")] = 12,
     results: Annotated[Path, RESULTS_OF] = Path("results/suite"),
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also writes the page, docs/suite.md.")] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page, docs/suite.md.")] = None,
 ) -> None:
-    """Rank methods over tasks from the results alone: tables, critical-difference diagrams, JSON.
+    """Rank methods over tasks from finished results: tables, critical-difference diagrams, JSON.
 
-    Only tasks and methods without gaps are ranked; what is left out is named.
+    Only tasks and methods without gaps are ranked; the others are listed.
     """
     import os
 
@@ -250,50 +221,4 @@ def rank(
         write_text(page, text)
 
 
-@app.command()
-@with_execution_options
-def settings(
-    tasks: Annotated[str, typer.Option(metavar="A,B", help="Tasks, or series, or all.")],
-    space: Annotated[str, typer.Option(metavar="NAME", help="filter (2 numbers) or latent (6).")] = "filter",
-    count: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Settings, a power of two. Default: the space's, 128.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(metavar="K", min=2, help="Seeds of each setting.")] = 3,
-    data_dir: Annotated[Path | None, DATA] = None,
-    results: Annotated[Path, RESULTS] = Path("results/suite"),
-    work: Annotated[Path, WORK] = Path("runs/suite"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
-    *,
-    execution: Execution,
-) -> int:
-    """Fill tables of settings, and say what random search finds in them, after how many trials.
-
-    Settings are drawn by a Sobol sequence and trained on held-out training data. What random search finds is exact;
-    its quality is the mean over seeds that it did not see, and its regret that to trying all settings of the table.
-    """
-    from zerocross.checks import check_choice
-    from zerocross.suite import trials
-    from zerocross.suite.table import task_names
-    from zerocross.sweep.cache import RunCache
-    from zerocross.tables import text_table
-
-    check_choice("space", space, trials.SPACES)
-    number = count or trials.SPACES[space][1]
-    if number & (number - 1):
-        raise ValueError(f"count is {number}; a Sobol sequence takes a power of two: 32, 64, 128, ...")
-    chosen, cache, place = task_names(tasks), RunCache(results, work), placement(data_dir, execution)
-    runs = [run for task in chosen for run in trials.runs(task, space, number, seeds)]
-    if code := _made(runs, cache, place, execution, quiet=quiet):
-        return code
-    rows = []
-    for task in chosen:
-        found = trials.table_of(task, space, number, seeds, lambda run: cache.find(run.job(place)))
-        if found is not None:
-            curve = trials.random_search(found)
-            best = float(curve[-1])
-            regrets = [f"{value:.2f}" for value in trials.regret(curve, best).values()]
-            needed = [str(trials.trials_to(curve, best, points)) for points in (0.5, 1, 2)]
-            rows.append([task.name, f"{best:.2f}", " ".join(regrets), " ".join(needed)])
-    header = ["task", "all tried", f"regret after {trials.TRIALS} trials", "trials to within 0.5, 1, 2 points"]
-    typer.echo(text_table(header, rows, right=1))
-    return 0
+from zerocross.cli import suite_settings  # noqa: E402, F401 - adds its commands, after these in --help

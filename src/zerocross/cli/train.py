@@ -189,38 +189,38 @@ def carry_out(folder: Path, work: Callable[[], Finished]) -> Finished | int:
     logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # hide the ranks of the processes
     first = os.environ.get("LOCAL_RANK", "0") == "0"
     sys.path.append(str(Path.cwd()))  # a teacher's module:function may be there
-    go_on = f"resume with: zerocross train --resume {folder}"
+    hint = f"resume with: zerocross train --resume {folder}"
     try:
         finished = work()
     except train.Stopped as stopped:
-        return _tell(f"{stopped}; {go_on}", stopped.exit_code) if first else 0
-    except train.LostPeerError as failed:
-        if first or isinstance(failed, train.RendezvousError):
-            _tell(f"{failed}; {go_on}", 1)
+        return _fail(f"{stopped}; {hint}", stopped.exit_code) if first else 0
+    except train.LostPeerError as error:
+        if first or isinstance(error, train.RendezvousError):
+            _fail(f"{error}; {hint}", 1)
         sys.stderr.flush()
         os._exit(1)  # immediately, before the launcher kills the rest of the run
-    except train.RunError as failed:
-        return _tell(str(failed), 1) if first else 0
-    except (OSError, MemoryError) as failed:
-        if isinstance(failed, _REFUSED):
+    except train.RunError as error:
+        return _fail(str(error), 1) if first else 0
+    except (OSError, MemoryError) as error:
+        if isinstance(error, _REFUSED):
             raise
-        kept = os.access(folder / "config.json", os.F_OK)
-        after = f"; checkpoints are kept. Fix the problem, then {go_on}" if kept else ""
-        return _tell(_environment(failed, folder) + after, 1)
+        has_folder = os.access(folder / "config.json", os.F_OK)
+        after = f"; checkpoints are kept. Fix the problem, then {hint}" if has_folder else ""
+        return _fail(_environment(error, folder) + after, 1)
     return finished if first else 0
 
 
-def _environment(failed: OSError | MemoryError, folder: Path) -> str:
+def _environment(error: OSError | MemoryError, folder: Path) -> str:
     """Describe a system error in one line."""
-    if isinstance(failed, MemoryError):
+    if isinstance(error, MemoryError):
         return "out of memory"
-    what = failed.strerror or str(failed)
-    if failed.errno in _NO_ROOM:
+    what = error.strerror or str(error)
+    if error.errno in _NO_ROOM:
         return f"{what}: the run cannot write to {folder}"
-    return f"{what}: {failed.filename}" if failed.filename is not None else f"{what} (in the run in {folder})"
+    return f"{what}: {error.filename}" if error.filename is not None else f"{what} (in the run in {folder})"
 
 
-def _tell(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     sys.stderr.write(f"zerocross: {message}\n")
     return code
 
@@ -234,7 +234,7 @@ def _torchrun() -> tuple[int, int] | None:
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
-    """Whether an option was given on the command line rather than by the environment."""
+    """Return True if an option was given on the command line, not by the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

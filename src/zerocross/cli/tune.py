@@ -68,7 +68,7 @@ def command(
     show: Annotated[str | None, typer.Option(metavar="STUDY", help="Show the results of this study so far.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only the final result.")] = False,
 ) -> int:
-    """Search for the best settings of a recipe on validation data; test data are not read.
+    """Search for the best settings of a recipe on validation data; test data is not read.
 
     The same command on other machines, with the same storage, joins the same study. An interrupted study resumes with
     --resume; trials of workers that died are run again. The best settings are written to a recipe file for `zerocross
@@ -83,7 +83,7 @@ def command(
         raise ValueError("--show and --resume cannot be combined; --resume shows the results at its end")
     for option, value in named.items():
         if value is not None and (
-            refused := [name for name, was in given.items() if was is not None and was is not False]
+            refused := [name for name, setting in given.items() if setting is not None and setting is not False]
         ):
             raise ValueError(f"{option} uses the settings of an existing study: remove {', '.join(refused)}")
     if show is not None and trials is not None:
@@ -156,11 +156,11 @@ def _search(study: Study, objective: Training, storage: str, workers: int, out: 
     from zerocross.tune.text import count
     from zerocross.tune.workers import run, stoppable
 
-    go_on = f"resume with: zerocross tune --resume {study.name}{_storage_option(storage)}"
+    hint = f"resume with: zerocross tune --resume {study.name}{_storage_option(storage)}"
     before = history.read(study.load())
     if before.outcomes and before.open and not quiet:
         _say(f"study {study.name}: {count(before)} trials are already complete")
-    began, errors = time.monotonic(), []
+    start, errors = time.monotonic(), []
     try:
         if workers == 1:
             with stoppable():
@@ -171,15 +171,15 @@ def _search(study: Study, objective: Training, storage: str, workers: int, out: 
         after = history.read(study.load())
     except (KeyboardInterrupt, SystemExit) as stopped:
         code = stopped.code if isinstance(stopped, SystemExit) else 128 + signal.SIGINT
-        return _tell(f"stopped; running trials were returned to the queue; {go_on}", int(code or 0))
-    except StorageInternalError as failed:
-        return _tell(f"the storage is no longer available ({one_line(failed.__cause__ or failed, 300)}); {go_on}", 1)
+        return _fail(f"stopped; running trials were returned to the queue; {hint}", int(code or 0))
+    except StorageInternalError as error:
+        return _fail(f"the storage is no longer available ({one_line(error.__cause__ or error, 300)}); {hint}", 1)
     causes = one_line("; ".join(sorted(set(errors))), 300)
     if after.open:
-        return _tell(f"all workers have exited ({causes}) after {count(after)} trials; {go_on}", 1)
+        return _fail(f"all workers have exited ({causes}) after {count(after)} trials; {hint}", 1)
     if errors:
         _say(f"{len(errors)} of {workers} workers exited early ({causes}); the others completed their trials")
-    done, seconds = len(after.outcomes) - len(before.outcomes), time.monotonic() - began
+    done, seconds = len(after.outcomes) - len(before.outcomes), time.monotonic() - start
     if done:
         rate = f"{60 * done / seconds:.1f} per minute"
         _say(f"{done} trials by {workers} worker{'s' * (workers > 1)} in {seconds:.0f} s, {rate}")
@@ -212,14 +212,14 @@ def _show(study: Study, out: Path) -> None:
     from zerocross.tune import history, picture, text
 
     view = study.load()
-    found = history.read(view)
-    for line in text.summary(study, found, history.importance(view), "validation accuracy", " %"):
+    results = history.read(view)
+    for line in text.summary(study, results, history.importance(view), "validation accuracy", " %"):
         _say(line)
-    if found.best is not None:
-        drawn = out / f"{study.name}.png"
-        picture.draw(drawn, found, study.plan.space, study.name, "validation accuracy (%)")
-        _say(f"history: {drawn}")
-        _say(f"train with the best: zerocross train {shlex.quote(str(_write_best(study, found.best, out)))}")
+    if results.best is not None:
+        plot = out / f"{study.name}.png"
+        picture.draw(plot, results, study.plan.space, study.name, "validation accuracy (%)")
+        _say(f"history: {plot}")
+        _say(f"train with the best: zerocross train {shlex.quote(str(_write_best(study, results.best, out)))}")
 
 
 def _write_best(study: Study, best: Outcome, out: Path) -> Path:
@@ -251,6 +251,6 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _tell(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     sys.stderr.write(f"zerocross: {message}\n")
     return code

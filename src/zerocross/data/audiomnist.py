@@ -40,18 +40,18 @@ def load(
     features: str = "logmel",
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load one fold; speakers to train on, to validate on and to test on never overlap.
+    """Load one fold; training, validation and test speakers never overlap.
 
     Training always uses the fold's 36 training speakers, as published; the validation speakers serve only for
     `validate=True`, so settings are chosen without the test speakers.
 
     Args:
-        data_dir: the folder with data/NN/*.wav (or logmel40x32.npz), or one that holds audiomnist/ or AudioMNIST/.
+        data_dir: the folder with data/NN/*.wav (or logmel40x32.npz), or a folder with audiomnist/ or AudioMNIST/.
         validate: evaluate on the fold's validation speakers; clips of the test speakers are not used.
         fold: 0..4.
-        features: "logmel", (1, 40, 32) uint8, from logmel40x32.npz if it is there and from the waveforms otherwise; or
+        features: "logmel", (1, 40, 32) uint8, from logmel40x32.npz if it exists, otherwise from the waveforms; or
             "wave", (8000,) float32, padded at a random place (always the same for a clip) and scaled.
-        progress: called with (clips done, clips in all) while waveforms are read.
+        progress: called with (clips read, total clips) while waveforms are read.
     """
     if features not in FEATURES:
         raise ValueError(f"features {features!r} is unknown; choose one of {', '.join(FEATURES)}")
@@ -81,9 +81,9 @@ def load(
 
 
 def preprocess(features: str) -> dict[str, Any]:
-    """How a clip becomes an input (see `Dataset`): in the middle of its second, as log-mel codes or scaled.
+    """Return how a clip becomes an input (see `Dataset`): centred in one second, as log-mel codes or scaled.
 
-    As waveforms, evaluation sets clips at a place drawn for each instead.
+    For waveforms, evaluation places each clip at a random position instead.
     """
     audio: dict[str, Any] = {"rate": sound.RATE, "samples": sound.SAMPLES}
     if features == "logmel":
@@ -93,7 +93,7 @@ def preprocess(features: str) -> dict[str, Any]:
 
 
 def fold_speakers(fold: int, splits: Path | None = None) -> dict[str, tuple[int, ...]]:
-    """Speakers to "train", "validate" and "test" on, from the authors' splits.json where it is there.
+    """Return the "train", "validate" and "test" speakers, from the authors' splits.json if it exists.
 
     Args:
         fold: 0..4.
@@ -107,7 +107,7 @@ def fold_speakers(fold: int, splits: Path | None = None) -> dict[str, tuple[int,
             parts = {name: tuple(int(s) for s in lists[name][fold]) for name in ("train", "validate", "test")}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{splits} holds no fold {fold} of task digit ({error!r}); remove it to use the built-in folds"
+                f"{splits} has no fold {fold} of task digit ({error!r}); remove it to use the built-in folds"
             ) from error
     else:
         groups = SPEAKER_GROUPS[fold:] + SPEAKER_GROUPS[:fold]
@@ -118,33 +118,35 @@ def fold_speakers(fold: int, splits: Path | None = None) -> dict[str, tuple[int,
 
 
 def read_packed(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-mel codes (N, 1, 40, 32) uint8, digits and speakers (N,) int64 of a packed file."""
+    """Read log-mel codes (N, 1, 40, 32) uint8, digits and speakers (N,) int64 from a packed file."""
     try:
         with np.load(path, allow_pickle=False) as packed:
             codes, digit, speaker = (packed[name] for name in ("logmel", "digit", "speaker"))
-    except Exception as error:  # numpy, zipfile and zlib each have errors of their own
+    except Exception as error:  # numpy, zipfile and zlib each have their own errors
         raise ValueError(f"{path} is damaged ({error}); remove it to recompute the features") from error
     shape = (len(codes), sound.MELS, sound.FRAMES)
     if codes.dtype != np.uint8 or codes.shape != shape or digit.shape != shape[:1] or speaker.shape != shape[:1]:
-        raise ValueError(f"{path} holds {codes.dtype} {codes.shape}, expected uint8 (N, {sound.MELS}, {sound.FRAMES})")
+        raise ValueError(
+            f"{path} contains {codes.dtype} {codes.shape}, expected uint8 (N, {sound.MELS}, {sound.FRAMES})"
+        )
     return codes[:, None], digit.astype(np.int64), speaker.astype(np.int64)
 
 
 def clip_files(folder: Path) -> dict[Clip, Path]:
-    """The clips data/NN/D_NN_R.wav by (speaker, digit, repeat), sorted."""
+    """Return the clips data/NN/D_NN_R.wav by (speaker, digit, repeat), sorted."""
     name = re.compile(r"(\d)_(\d\d)_(\d+)\.wav")
-    found = ((name.fullmatch(path.name), path) for path in (folder / "data").glob("[0-9][0-9]/*.wav"))
-    clips = {(int(m[2]), int(m[1]), int(m[3])): path for m, path in found if m}
+    matches = ((name.fullmatch(path.name), path) for path in (folder / "data").glob("[0-9][0-9]/*.wav"))
+    clips = {(int(m[2]), int(m[1]), int(m[3])): path for m, path in matches if m}
     return dict(sorted(clips.items()))
 
 
 def read_clip(path: Path) -> np.ndarray:
-    """One clip at 8 kHz, int16, at most 8,000 samples; read at any rate, 8 to 32 bit, channels averaged."""
+    """Read one clip (any rate, 8 to 32 bit, channels averaged) as int16 at 8 kHz, at most 8,000 samples."""
     try:
         with wave.open(str(path)) as file:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
             frames = file.getnframes()
-            if rate > 0 and frames * sound.RATE > sound.SAMPLES * rate:  # before anything is made of it
+            if rate > 0 and frames * sound.RATE > sound.SAMPLES * rate:  # before it is converted
                 raise ValueError(
                     f"{path} lasts {frames / rate:.2f} s at {rate} Hz; AudioMNIST's clips last 1 s at most: remove it"
                 )
@@ -157,7 +159,7 @@ def read_clip(path: Path) -> np.ndarray:
 
 
 def _pcm(data: bytes, width: int) -> np.ndarray:
-    """Samples of 1 to 4 bytes as float64, in the units of 16-bit samples."""
+    """Convert samples of 1 to 4 bytes to float64, in the units of 16-bit samples."""
     if width == 1:
         return (np.frombuffer(data, dtype=np.uint8) - 128.0) * 256  # 8-bit PCM is unsigned
     high_bytes = np.zeros((len(data) // width, 4), dtype=np.uint8)
@@ -184,5 +186,5 @@ def _from_waveforms(clips: dict[Clip, Path], features: str, progress: Progress |
 def _chosen(folder: Path, speaker: np.ndarray, part: Sequence[int]) -> np.ndarray:
     missing = sorted(set(part) - set(speaker.tolist()))
     if missing:
-        raise ValueError(f"{folder} has no clips of speakers {', '.join(map(str, missing))}, whom this fold needs")
+        raise ValueError(f"{folder} has no clips of speakers {', '.join(map(str, missing))}, which this fold needs")
     return np.flatnonzero(np.isin(speaker, part))

@@ -1,4 +1,4 @@
-"""What happens to a whole batch on its device: crop, flip, lighting, normalisation; pure kernels and their draws."""
+"""Augmentation of a batch on its device: crop, flip, lighting, normalisation; pure functions and their random draws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EIGENVECTORS = ((-0.5675, 0.7192, 0.4009), (-0.5808, -0.0045, -0.8140), (-0.5836
 
 
 def crop(x: Tensor, top: Tensor, left: Tensor, flip: Tensor, padding: tuple[int, int]) -> Tensor:
-    """Zero-pad images, cut windows of the old size out of them, and mirror some: one gather for all of it.
+    """Zero-pad images, crop them to their old size, and mirror some, in one gather.
 
     Args:
         x: (N, C, H, W), any dtype.
@@ -47,12 +47,12 @@ def augmented(x: Tensor, augment: str, generator: torch.Generator) -> Tensor:
 
 
 def random_flips(n: int, generator: torch.Generator) -> Tensor:
-    """(N,) bool, each True with probability 1/2."""
+    """Draw (N,) bools, each True with probability 1/2."""
     return torch.rand(n, generator=generator, device=generator.device) < 0.5
 
 
 def lighting(n: int, strength: float, generator: torch.Generator) -> Tensor:
-    """One colour offset per image along the principal components: (N, 3), in units of 0..1.
+    """Draw one colour offset per image along the principal components: (N, 3), in units of 0..1.
 
     offset = V (a * lambda), a ~ Normal(0, strength) (AlexNet's colour augmentation; 0.1 in the paper's recipe).
     """
@@ -62,10 +62,10 @@ def lighting(n: int, strength: float, generator: torch.Generator) -> Tensor:
 
 
 def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float], offset: Tensor | None = None) -> Tensor:
-    """(x - mean) / std as float32, uint8 read as 0..1; `offset` (N, C) is added to x before (lighting).
+    """Return (x - mean) / std as float32, with uint8 read as 0..1; `offset` (N, C) is added to x first (lighting).
 
     Args:
-        x: (N, C, H, W), (N, C, L) or (N, F); uint8, or floating point in its own units.
+        x: (N, C, H, W), (N, C, L) or (N, F); uint8, or floating point in any unit.
         mean: one value for all channels (or features), or one for each.
         std: likewise, above 0.
         offset: colour offset per image, in the units of `mean`.

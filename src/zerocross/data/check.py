@@ -11,7 +11,7 @@ from zerocross.data import audiomnist, hapt, idx, imagenet, imdb, layout, splits
 from zerocross.data.fetch import digest
 from zerocross.data.image_batches import read_image
 
-SAMPLE = 64  # files of each kind that are opened and decoded
+SAMPLE = 64  # number of files of each kind that are decoded
 T = TypeVar("T")
 
 
@@ -57,7 +57,7 @@ def _idx(name: str, folder: Path) -> Iterator[Finding]:
 
 
 def _uncompressed(path: Path, name: str) -> str:
-    """No checksum is published for these: shape and size are checked."""
+    """Check shape and size; no checksum is published for these files."""
     sides = (idx.SIDE, idx.SIDE) if "images" in path.name else ()
     return f"{len(idx.read(path, (idx.IMAGES[path.name.split('-')[0]], *sides), name)):,} items"
 
@@ -69,9 +69,9 @@ def _cifar10(folder: Path) -> Iterator[Finding]:
 
 
 def _sum(dataset: str, path: Path, kind: str, official: str) -> Finding:
-    found = digest(path, kind)
-    detail = f"official {kind}" if found == official else f"wrong {kind}" if found else "file is missing"
-    return Finding(dataset, path.name, "ok" if found == official else "damaged", detail)
+    actual = digest(path, kind)
+    detail = f"official {kind}" if actual == official else f"wrong {kind}" if actual else "file is missing"
+    return Finding(dataset, path.name, "ok" if actual == official else "damaged", detail)
 
 
 def _audiomnist(folder: Path) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def _folds(splits: Path) -> str:
     for fold in range(len(audiomnist.SPEAKER_GROUPS)):
         if audiomnist.fold_speakers(fold, splits) != audiomnist.fold_speakers(fold):
             raise ValueError(f"splits.json, fold {fold}, differs from the authors' folds")
-    return "splits.json holds the authors' five folds"
+    return "splits.json contains the authors' five folds"
 
 
 def _ucr(folder: Path) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def _images(folder: Path, part: str) -> str:
 
 
 def _sample(files: list[T]) -> list[T]:
-    """At most SAMPLE of the files, evenly spread."""
+    """Return at most SAMPLE of the files, evenly spread."""
     return files[:: max(1, -(-len(files) // SAMPLE))]
 
 

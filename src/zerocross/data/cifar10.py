@@ -23,11 +23,11 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, train_si
     """Load CIFAR-10 from its official files.
 
     Args:
-        data_dir: the folder of batches (cifar-10-batches-bin or -py), its parent, or a folder that holds cifar10/.
+        data_dir: the folder of batches (cifar-10-batches-bin or -py), its parent, or a folder with cifar10/.
         validate: train on 45,000 of the training images and evaluate on the other 5,000 (500 per class, always the
             same); the test file is not opened.
-        train_size: train on so many of those images only, as many of each class, always the same; a multiple of 10,
-            below their number. None: on all.
+        train_size: train on this number of images only, the same number of each class, always the same images; a
+            multiple of 10, less than all. None: train on all.
     """
     folder = required("cifar10", data_dir, cifar10_folder)
     parts = [_read(folder, name) for name in CIFAR10_TRAIN]
@@ -64,18 +64,18 @@ def _read(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     pixels, labels = _read_binary(path) if binary else read_batch(path)
     if pixels.shape != (IMAGES_PER_FILE, PIXELS) or labels.shape != (IMAGES_PER_FILE,):
         raise ValueError(
-            f"{path} holds pixels {pixels.shape} and labels {labels.shape}; "
+            f"{path} contains pixels {pixels.shape} and labels {labels.shape}; "
             f"CIFAR-10 has {IMAGES_PER_FILE} images of {PIXELS} bytes per file: fetch it again"
         )
     if not ((labels >= 0) & (labels < len(CLASSES))).all():
-        raise ValueError(f"{path} holds labels {labels.min()}..{labels.max()}; CIFAR-10 has 0..9: fetch it again")
+        raise ValueError(f"{path} contains labels {labels.min()}..{labels.max()}; CIFAR-10 has 0..9: fetch it again")
     return pixels.reshape(-1, 3, 32, 32), labels
 
 
 def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     wanted = IMAGES_PER_FILE * (1 + PIXELS)  # one label byte, then the red, green and blue planes
-    found = path.stat().st_size
-    if found != wanted:
-        raise ValueError(f"{path} has {found} bytes, CIFAR-10's files have {wanted}: fetch it again")
+    size = path.stat().st_size
+    if size != wanted:
+        raise ValueError(f"{path} has {size} bytes, CIFAR-10's files have {wanted}: fetch it again")
     rows = np.fromfile(path, dtype=np.uint8).reshape(-1, 1 + PIXELS)
     return np.ascontiguousarray(rows[:, 1:]), rows[:, 0].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Training batches of image files by NVIDIA DALI, on the CPU or, decoded there too, on a GPU (extra `imagenet`)."""
+"""Training batches of image files, decoded by NVIDIA DALI on the CPU or on a GPU (extra `imagenet`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from zerocross.data.image_batches import AHEAD, AREA, ATTEMPTS, RATIO, SIZE, DeviceTransform, read_image
 from zerocross.data.order import AUGMENT, CROP, BatchPlan, derived_seed, epoch_order
 
-# An optional package whose names are made at run time: a type checker can follow neither.
+# An optional package whose names are created at run time, which type checkers cannot follow.
 dali: Any = import_module("nvidia.dali")
 feed_ndarray: Any = import_module("nvidia.dali.plugin.pytorch").feed_ndarray
 
@@ -20,16 +20,16 @@ feed_ndarray: Any = import_module("nvidia.dali.plugin.pytorch").feed_ndarray
 class DaliBatches:
     """The batches of `ImageBatches` with random crops, decoded by DALI: same files, order, ranks, flips and lighting.
 
-    DALI draws the crops, from a generator that runs through the epoch: an epoch can be repeated, but not entered in
-    the middle.
+    DALI draws the crops from a generator that runs through the epoch: an epoch can be repeated, but not started in the
+    middle.
 
     Args:
         files: paths.
         targets: (N,) int64.
-        plan: how files are cut into batches and ranks; batches are whole.
+        plan: how files are divided into batches and ranks; all batches are full.
         seed: 0 or more.
-        transform: what the device does.
-        workers: DALI's threads.
+        transform: the steps on the device.
+        workers: threads of DALI.
     """
 
     resumable = False
@@ -53,7 +53,7 @@ class DaliBatches:
         """Yield (images float32, targets) of epoch `number`; `start` must be 0."""
         if start != 0:
             raise ValueError(
-                f"start {start}: DALI cannot enter an epoch in the middle; start at 0, or use reader 'pillow'"
+                f"start {start}: DALI cannot start in the middle of an epoch; start at 0, or use reader 'pillow'"
             )
         self.plan.check(number, start)
         return self._epoch(number)
@@ -84,14 +84,14 @@ class DaliBatches:
 
     @staticmethod
     def _blame(files: list[str]) -> None:
-        """DALI does not say which file it failed on, and reads ahead: let Pillow find the first one and name it."""
+        """Find the first unreadable file with Pillow: DALI reads ahead, and does not report which file failed."""
         for path in files:
             read_image(path)
 
 
 @dali.pipeline_def(prefetch_queue_depth=AHEAD)
 def _crops(files: list[str], labels: list[int], decoder: str) -> Any:
-    """Read in the given order, decode a random window only, resize it to 224 x 224: uint8 (H, W, 3) and label."""
+    """Read in the given order, decode only a random window, resize it to 224 x 224: uint8 (H, W, 3) and label."""
     encoded, label = dali.fn.readers.file(files=files, labels=labels)
     image = dali.fn.decoders.image_random_crop(
         encoded,
@@ -105,7 +105,7 @@ def _crops(files: list[str], labels: list[int], decoder: str) -> Any:
 
 
 def _tensor(output: Any, device: torch.device) -> Tensor:
-    """A copy of DALI's output, whose buffer the next run overwrites."""
+    """Copy DALI's output, whose buffer the next run overwrites."""
     dense = output.as_tensor()
     dtype = torch.uint8 if dense.dtype == dali.types.UINT8 else torch.int32
     out = torch.empty(tuple(dense.shape()), dtype=dtype, device=device)

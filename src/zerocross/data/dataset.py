@@ -17,7 +17,15 @@ from zerocross.data.options import BatchOptions
 
 
 class BatchStream(Protocol):
-    """Batches of one split: their number on this rank, and an iterator over an epoch, from any batch if `resumable`."""
+    """Batches of one split: their number on this rank, and an iterator over an epoch, from any batch if `resumable`.
+
+    Examples:
+        >>> from zerocross import data
+        >>> batches = data.load("digits").train_batches(64, seed=0)
+        >>> x, y = next(batches.epoch(0))
+        >>> len(batches), x.shape, y.shape
+        (22, torch.Size([64, 1, 8, 8]), torch.Size([64]))
+    """
 
     resumable: bool
 
@@ -36,13 +44,13 @@ class Samples(Protocol):
 
     @property
     def targets(self) -> Tensor:
-        """(N,) int64, the class of each sample."""
+        """The class of each sample, (N,) int64."""
         ...
 
     def __len__(self) -> int: ...
 
     def batches(self, options: BatchOptions) -> BatchStream:
-        """Batches for training, or every sample exactly once for evaluation, as `options.training` says."""
+        """Return batches for training, or every sample exactly once for evaluation, depending on `options.training`."""
         ...
 
 
@@ -50,23 +58,29 @@ class Samples(Protocol):
 class Dataset:
     """A training split and an evaluation split.
 
-    `evaluation` is the official test split or, with `validate=True`, a part held out of the training data; the test
-    data are then not read. `evaluated_on` says which.
+    `evaluation` is the official test split or, with `validate=True`, held-out training data, in which case test data is
+    not read. `evaluated_on` says which.
 
     Args:
-        name: of the dataset.
-        train: the part to train on.
-        evaluation: the part to evaluate on.
+        name: name of the dataset.
+        train: the training split.
+        evaluation: the evaluation split.
         evaluated_on: "test" or "validation".
         num_classes: targets are 0..num_classes-1.
         class_names: one per class.
-        mean: per channel, or one for all; uint8 images count as 0..1, floats in their own units.
+        mean: per channel, or one for all; uint8 is read as 0..1, floats are in any unit.
         std: likewise.
-        augment: what training batches get: "crop-flip", "shift", "resized-crop" (image files only) or "none".
-        input_size: of one sample: (C, H, W), (C, L) or (F,).
-        source: what was read, for the record.
-        preprocess: how evaluation makes an input of a file, for packed networks: the fields of
-            zerocross.runtime.preprocess.Preprocessing but `mean` and `std`, such as {"kind": "image", "resize": 32}.
+        augment: augmentation of training batches: "crop-flip", "shift", "resized-crop" (image files only) or "none".
+        input_size: size of one sample: (C, H, W), (C, L) or (F,).
+        source: a description of the data, stored with results.
+        preprocess: how a file becomes an input in evaluation, for packed networks: the fields of
+            zerocross.runtime.preprocess.Preprocessing except `mean` and `std`, such as {"kind": "image", "resize": 32}.
+
+    Examples:
+        >>> from zerocross import data
+        >>> digits = data.load("digits")
+        >>> digits.num_classes, digits.input_size, digits.evaluated_on
+        (10, (1, 8, 8), 'test')
     """
 
     name: str
@@ -93,17 +107,17 @@ class Dataset:
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
     def train_batches(self, batch_size: int, *, seed: int, **options: Any) -> BatchStream:
-        """Shuffled, augmented batches; `batch_size` counts all ranks together, a last partial batch is dropped.
+        """Return shuffled, augmented batches for training; a last partial batch is dropped.
 
         Args:
             batch_size: Samples per batch, over all ranks together.
-            seed: Of order and augmentation.
+            seed: Seed of order and augmentation.
             options: Further fields of `BatchOptions`: rank, world_size, device, channels_last.
         """
         return self.train.batches(self._options(batch_size, training=True, seed=seed, **options))
 
     def eval_batches(self, batch_size: int, **options: Any) -> BatchStream:
-        """Each sample of `evaluation` exactly once over all ranks; a rank may get fewer batches, or none.
+        """Return batches with each sample of `evaluation` exactly once over all ranks; a rank may have fewer, or none.
 
         Args:
             batch_size: Samples per batch, over all ranks together.
@@ -142,22 +156,30 @@ def from_tensors(
     Args:
         train_x: (N, C, H, W), (N, C, L) or (N, F), uint8 (read as 0..1) or floating point.
         train_y: (N,) integers, the classes 0..K-1.
-        test_x: the part to evaluate on, of the same kind as `train_x`.
+        test_x: inputs of the evaluation split, like `train_x`.
         test_y: its classes.
-        name: for the record.
-        class_names: K names; without them there are as many classes as the largest label asks for.
+        name: name of the dataset, stored with results.
+        class_names: K names; by default K is the largest label + 1.
         mean: one value, or one per channel or feature; by default measured on `train_x`.
         std: likewise.
         augment: "none", "crop-flip" or "shift" (images only).
-        evaluated_on: "test" or "validation", what the second pair is.
-        source: for the record.
+        evaluated_on: "test" or "validation": the kind of the evaluation split.
+        source: a description of the data, stored with results.
         preprocess: how a file becomes an input, see `Dataset`, such as {"kind": "image", "resize": 32}; by default
-            packed networks take arrays only.
+            packed networks accept arrays only.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross import data
+        >>> x, y = torch.randn(100, 20), torch.randint(0, 2, (100,))
+        >>> dataset = data.from_tensors(x[:80], y[:80], x[80:], y[80:], class_names=("no", "yes"))
+        >>> dataset.num_classes, dataset.input_size
+        (2, (20,))
     """
     train, test = _split("train", train_x, train_y), _split("test", test_x, test_y)
     if train.inputs.shape[1:] != test.inputs.shape[1:] or train.inputs.dtype != test.inputs.dtype:
         raise ValueError(
-            f"train_x holds {train.inputs.dtype} samples of shape {tuple(train.inputs.shape[1:])}, "
+            f"train_x has {train.inputs.dtype} samples of shape {tuple(train.inputs.shape[1:])}, "
             f"test_x {test.inputs.dtype} of {tuple(test.inputs.shape[1:])}: make them the same"
         )
     highest = int(max(train.targets.max(), test.targets.max()))
@@ -212,34 +234,34 @@ def _split(part: str, x: Any, y: Any) -> Split:
         if not torch.isfinite(inputs).all():
             raise ValueError(f"{part}_x contains values that are not finite: remove them first")
     elif inputs.dtype != torch.uint8:
-        raise ValueError(f"{part}_x is {inputs.dtype}; give uint8 (read as 0..1) or floating point")
-    if inputs.ndim not in {2, 3, 4} or (inputs.ndim == 3 and inputs.dtype == torch.uint8):  # images lack channels
-        raise ValueError(f"{part}_x has shape {tuple(inputs.shape)}; give (N, C, H, W), (N, C, L) or (N, F)")
+        raise ValueError(f"{part}_x is {inputs.dtype}; it must be uint8 (read as 0..1) or floating point")
+    if inputs.ndim not in {2, 3, 4} or (inputs.ndim == 3 and inputs.dtype == torch.uint8):  # images without channels
+        raise ValueError(f"{part}_x has shape {tuple(inputs.shape)}; it must be (N, C, H, W), (N, C, L) or (N, F)")
     if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
-        raise ValueError(f"{part}_y is {targets.dtype}; give integers, the classes 0..K-1")
+        raise ValueError(f"{part}_y is {targets.dtype}; it must have integers, the classes 0..K-1")
     if targets.shape != inputs.shape[:1] or not len(targets):
         raise ValueError(
-            f"{part}_y has shape {tuple(targets.shape)} for {len(inputs)} samples; give a label for each, at least one"
+            f"{part}_y has shape {tuple(targets.shape)} for {len(inputs)} samples; give at least one, each with a label"
         )
     if int(targets.min()) < 0:
-        raise ValueError(f"{part}_y holds label {int(targets.min())}; labels count from 0")
+        raise ValueError(f"{part}_y contains label {int(targets.min())}; labels start at 0")
     return Split(inputs, targets.long())
 
 
 def _check_statistics(mean: Sequence[float], std: Sequence[float], channels: int) -> None:
     if any(len(values) not in {1, channels} for values in (mean, std)):
-        raise ValueError(f"mean and std have {len(mean)} and {len(std)} values; give 1 or {channels}")
+        raise ValueError(f"mean and std have {len(mean)} and {len(std)} values; they must have 1 or {channels}")
     if min(std) <= 0:
         raise ValueError(f"std {tuple(std)} must be above 0")
 
 
 def _check_preprocess(preprocess: Mapping[str, Any]) -> None:
-    """Refuse what could not be written down; the runtime, which reads it, checks the rest when a network is packed."""
+    """Check that `preprocess` can be stored as JSON; the runtime checks the rest when a network is packed."""
     if not isinstance(preprocess, Mapping) or not isinstance(preprocess.get("kind"), str):
-        raise ValueError(f'preprocess is {preprocess!r}; give a dict with a kind, such as {{"kind": "array"}}')
+        raise ValueError(f'preprocess is {preprocess!r}; it must be a dict with a kind, such as {{"kind": "array"}}')
     if twice := {"mean", "std"} & set(preprocess):
-        raise ValueError(f"preprocess has {' and '.join(sorted(twice))}: leave them out, the dataset has its own")
+        raise ValueError(f"preprocess has {' and '.join(sorted(twice))}: leave them out, since the dataset has its own")
     try:
         json.dumps(dict(preprocess), allow_nan=False)
-    except (TypeError, ValueError) as wrong:
-        raise ValueError(f"preprocess must hold numbers, texts, lists and dicts only ({wrong})") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"preprocess must contain only numbers, texts, lists and dicts ({error})") from None

@@ -9,23 +9,23 @@ import torch
 from zerocross.data.dataset import Dataset, from_tensors
 from zerocross.data.splits import held_out
 
-SHARE = 0.2  # of each class: the test part; and of the rest, on request, the validation part
+SHARE = 0.2  # share of the test part in each class, and of the validation part in the rest
 
 
 def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Dataset:
-    """Load the digits: 80 % to train on, 20 % held out as the test part, stratified, the same on every machine.
+    """Load the digits: 80 % training data, 20 % test data, stratified, the same on every machine.
 
     Args:
         data_dir: not needed.
-        validate: evaluate on 20 % of the training part instead, and train on the rest of it.
+        validate: hold out 20 % of the training data and evaluate on it.
     """
     del data_dir
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as missing:
-        raise ValueError("digits come with scikit-learn: pip install 'zerocross[train]'") from missing
+        raise ValueError("digits are part of scikit-learn: pip install 'zerocross[train]'") from missing
     scans, labels = load_digits(return_X_y=True)
-    x = torch.from_numpy(scans * 255 / 16).round().to(torch.uint8).view(-1, 1, 8, 8)  # scans hold 0..16
+    x = torch.from_numpy(scans * 255 / 16).round().to(torch.uint8).view(-1, 1, 8, 8)  # scans have values 0..16
     y = torch.from_numpy(labels).long()
     train, evaluation = held_out(y, SHARE)
     if validate:

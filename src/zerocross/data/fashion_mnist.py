@@ -17,10 +17,10 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, train_si
     """Load Fashion-MNIST.
 
     Args:
-        data_dir: the folder that holds fashion-mnist/ (or torchvision's FashionMNIST/raw/), or that folder itself.
+        data_dir: the folder with fashion-mnist/ (or torchvision's FashionMNIST/raw/), or that folder itself.
         validate: train on 54,000 of the training images and evaluate on the other 6,000 (600 per class, always the
             same); the test files are not opened.
-        train_size: train on so many of those images only, as many of each class; a multiple of 10. None: on all.
+        train_size: train on this number of images only, the same number of each class; a multiple of 10. None: all.
     """
     folder = required("fashion-mnist", data_dir, fashion_mnist_folder)
     return load_idx("fashion-mnist", "Fashion-MNIST", folder, CLASSES, validate=validate, train_size=train_size)

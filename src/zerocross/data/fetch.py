@@ -1,6 +1,6 @@
-"""Download an archive, resumed where it broke off; unpack it safely, check it, put it in place whole or not at all.
+"""Download an archive, resuming an interrupted download; unpack it safely, check it, and put it in place atomically.
 
-No torch here. Errors are ValueErrors that say what to do next.
+Works without torch. Errors are ValueErrors that say what to do next.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def fetch_cifar10(data_dir: Path, *, address: str = CIFAR10_ADDRESS, progress: P
     """Download CIFAR-10's binary version to data_dir/cifar10; return its folder, or None if it already exists.
 
     Args:
-        data_dir: the folder of all datasets; made if missing.
-        address: of the archive, http or https.
-        progress: called with (bytes so far, bytes in all or None).
+        data_dir: the folder of all datasets; created if missing.
+        address: URL of the archive, http or https.
+        progress: called with (bytes so far, total bytes or None).
     """
     return fetch_archive(address, data_dir / "cifar10", CIFAR10_BINARY, CIFAR10_SHA256, progress)
 
@@ -40,15 +40,15 @@ def fetch_cifar10(data_dir: Path, *, address: str = CIFAR10_ADDRESS, progress: P
 def fetch_idx(
     name: str, data_dir: Path, *, address: str | None = None, progress: Progress | None = None
 ) -> Path | None:
-    """Put the four files of "mnist" or "fashion-mnist" into data_dir/NAME; returns it, or None if they were there.
+    """Download the four files of "mnist" or "fashion-mnist" to data_dir/NAME; return it, or None if they exist.
 
-    Each file is checked before it gets its name; one that is there and right is left as it is.
+    Each file is checked before it is put in place; existing files with the right checksum are kept.
 
     Args:
-        name: of the dataset.
-        data_dir: the folder of all datasets; made if missing.
-        address: of the folder of files, http or https, with a slash at its end; the official one by default.
-        progress: called with (bytes so far, bytes in all or None) of each file.
+        name: name of the dataset.
+        data_dir: the folder of all datasets; created if missing.
+        address: URL of the folder of files, http or https, ending in a slash; the official one by default.
+        progress: called with (bytes so far, total bytes or None) of each file.
     """
     return fetch_files(address or IDX_ADDRESSES[name], data_dir / name, IDX_SHA256[name], progress)
 
@@ -57,23 +57,23 @@ def fetch_files(address: str, target: Path, sha256: Mapping[str, str], progress:
     """Download files to the folder `target`, each put in place once it matches its checksum.
 
     Args:
-        address: of the folder of files, http or https, with a slash at its end.
-        target: made if missing; a file that is there with another checksum is an error.
+        address: URL of the folder of files, http or https, ending in a slash.
+        target: created if missing; an existing file with another checksum is an error.
         sha256: name -> checksum.
-        progress: called with (bytes so far, bytes in all or None) of each file.
+        progress: called with (bytes so far, total bytes or None) of each file.
     """
     _check_scheme(address)
     missing = [name for name in sha256 if not (target / name).exists()]
-    if wrong := [name for name in mismatches(target, sha256) if name not in missing]:
+    if different := [name for name in mismatches(target, sha256) if name not in missing]:
         raise FileExistsError(
-            f"{target} has files of other content ({', '.join(wrong)}): move them away, then fetch again"
+            f"{target} has files with other contents ({', '.join(different)}): move them away, then fetch again"
         )
     for name in missing:
         part = target / f"{name}.part"
         download(address + name, part, progress)
         if digest(part, "sha256") != sha256[name]:
             part.unlink()
-            raise ValueError(f"{address}{name} has a wrong checksum, what came is removed: fetch it again")
+            raise ValueError(f"{address}{name} has a wrong checksum, and was removed: fetch it again")
         part.rename(target / name)
     return target if missing else None
 
@@ -86,16 +86,16 @@ def _check_scheme(address: str) -> None:
 def fetch_archive(
     address: str, parent: Path, folder: str, sha256: Mapping[str, str], progress: Progress | None = None
 ) -> Path | None:
-    """Download a .tar.gz and put the folder in it at parent/folder, once its members match their checksums.
+    """Download a .tar.gz and put its folder at parent/folder, once its files match their checksums.
 
-    A broken download stays at parent/<archive>.part and is continued by the next call; nothing else is left behind.
+    An interrupted download stays at parent/<archive>.part, and the next call continues it; no other files remain.
 
     Args:
-        address: of the archive, http or https.
-        parent: where `folder` shall be.
-        folder: the one folder of the archive that is wanted.
-        sha256: checksum of each file in it that must be there.
-        progress: called with (bytes so far, bytes in all or None).
+        address: URL of the archive, http or https.
+        parent: the parent of `folder`.
+        folder: the folder of the archive to extract.
+        sha256: checksum of each required file in it.
+        progress: called with (bytes so far, total bytes or None).
     """
     target = parent / folder
     if target.exists():
@@ -130,7 +130,7 @@ def fetch_archive(
 
 
 def download(address: str, part: Path, progress: Progress | None = None) -> None:
-    """Download `address` to the file `part`, continuing it if it is there (HTTP Range; restarted if not supported)."""
+    """Download `address` to the file `part`, continuing an existing one (HTTP Range; restarted if not supported)."""
     have = part.stat().st_size if part.exists() else 0
     try:
         with _open(address, have) as response:
@@ -139,7 +139,7 @@ def download(address: str, part: Path, progress: Progress | None = None) -> None
                 if span.endswith(f"/{have}"):
                     return
                 part.unlink()
-                raise ValueError(f"{part} did not belong to {address}, it is removed: fetch again")
+                raise ValueError(f"{part} did not belong to {address}, and was removed: fetch again")
             continued = response.status == http.HTTPStatus.PARTIAL_CONTENT
             if continued and not span.startswith(f"bytes {have}-"):
                 raise ValueError(f"{address} did not continue at byte {have}: remove {part} and fetch again")
@@ -150,12 +150,12 @@ def download(address: str, part: Path, progress: Progress | None = None) -> None
             with part.open("ab" if continued else "wb") as file:
                 have = _copy(response, file, have, total, progress)
     except (OSError, http.client.HTTPException) as error:
-        kept = f"what came is kept in {part}, " if part.exists() else ""
+        kept = f"the partial download is in {part}, " if part.exists() else ""
         raise ValueError(
             f"could not download {address} ({getattr(error, 'reason', error)}); {kept}fetch again"
         ) from error
     if total is not None and have != total:
-        raise ValueError(f"{address} broke off after {have} of {total} bytes, kept in {part}: fetch again to continue")
+        raise ValueError(f"{address} stopped after {have} of {total} bytes, kept in {part}: fetch again to continue")
 
 
 def _open(address: str, have: int) -> Any:
@@ -173,7 +173,7 @@ def _copy(response: IO[bytes], file: IO[bytes], have: int, total: int | None, pr
     while block := response.read(BLOCK):
         have += len(block)
         if max(have, total or 0) > MAX_DOWNLOAD:
-            raise ValueError(f"the download exceeds the {MAX_DOWNLOAD} bytes expected at most: check the address")
+            raise ValueError(f"the download exceeds the expected maximum of {MAX_DOWNLOAD} bytes: check the address")
         file.write(block)
         if progress is not None:
             progress(have, total)
@@ -181,7 +181,7 @@ def _copy(response: IO[bytes], file: IO[bytes], have: int, total: int | None, pr
 
 
 def unpack(archive: Path, room: Path) -> None:
-    """Unpack a .tar.gz into `room`, plain files and folders with relative names only, within bounds."""
+    """Unpack a .tar.gz into `room`: only plain files and folders with relative names, limited in number and size."""
     unpacked = 0
     with tarfile.open(archive, "r:gz") as tar:
         for count, member in enumerate(tar, start=1):
@@ -195,12 +195,12 @@ def unpack(archive: Path, room: Path) -> None:
 
 
 def mismatches(folder: Path, sha256: Mapping[str, str]) -> list[str]:
-    """Names of the files that are missing in `folder` or differ from their checksum."""
+    """Return the names of files that are missing in `folder` or do not match their checksum."""
     return [name for name, want in sha256.items() if digest(folder / name, "sha256") != want]
 
 
 def digest(path: Path, algorithm: str) -> str:
-    """Hexadecimal checksum of a file; empty where there is none."""
+    """Return the hexadecimal checksum of a file; empty if the file does not exist."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:

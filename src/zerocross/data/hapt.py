@@ -23,11 +23,11 @@ SENSORS = ("acc", "gyro")
 def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Dataset:
     """Load windows (6, 128) of the raw signals, x y z of the accelerometer in g and of the gyroscope in rad/s.
 
-    Windows lie inside the labelled segments, 64 samples apart; with the official test people they are the authors'
-    7,767 + 3,162. People to train on and to evaluate on never overlap.
+    Windows lie inside the labelled segments, 64 samples apart; with the official test people there are 7,767 + 3,162,
+    as published. Training and evaluation people never overlap.
 
     Args:
-        data_dir: the folder that holds hapt/, that folder, or RawData/ itself.
+        data_dir: the folder with hapt/, that folder, or RawData/ itself.
         validate: train on 16 of the 21 training people and evaluate on the other five, always the same; signals of the
             test people are not read.
     """
@@ -35,7 +35,9 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Datas
     x, y, person = windows(folder, skip=TEST_PEOPLE if validate else ())
     held = np.isin(person, VALIDATION_PEOPLE if validate else TEST_PEOPLE)
     if held.all() or not held.any():
-        raise ValueError(f"{folder} has people {sorted(set(person.tolist()))}: some to train on, or all others, miss")
+        raise ValueError(
+            f"{folder} has people {sorted(set(person.tolist()))}: training or evaluation people are missing"
+        )
     return from_tensors(
         x[~held],
         y[~held],
@@ -49,11 +51,11 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False) -> Datas
 
 
 def windows(folder: Path, skip: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Windows (N, 6, 128) float32, activities (N,) int64 from 0, and people (N,), in the order of labels.txt.
+    """Read windows (N, 6, 128) float32, activities (N,) int64 from 0, and people (N,), in the order of labels.txt.
 
     Args:
         folder: RawData/.
-        skip: people whose signals are not read.
+        skip: people to skip, whose signals are not read.
     """
     x, y, person = [], [], []
     recordings: dict[tuple[int, int], np.ndarray] = {}
@@ -76,31 +78,33 @@ def windows(folder: Path, skip: tuple[int, ...] = ()) -> tuple[np.ndarray, np.nd
 
 
 def segments(path: Path) -> list[tuple[int, int, int, int, int]]:
-    """Rows of labels.txt: experiment, user, activity 1..12, first and last sample (both included)."""
+    """Read the rows of labels.txt: experiment, user, activity 1..12, first and last sample (both included)."""
     try:
         rows = np.loadtxt(path, dtype=np.int64, ndmin=2)
-    except ValueError as wrong:
-        raise ValueError(f"{path} is damaged ({wrong}): unpack it again") from wrong
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): unpack it again") from error
     if rows.shape[1] != 5 or (rows < 0).any() or (rows[:, 3] > rows[:, 4]).any():
-        raise ValueError(f"{path} is damaged: a row has five numbers, experiment, user, activity, first, last sample")
+        raise ValueError(
+            f"{path} is damaged: a row must have five numbers: experiment, user, activity, first, last sample"
+        )
     if not ((rows[:, 2] >= 1) & (rows[:, 2] <= len(ACTIVITIES))).all():
-        raise ValueError(f"{path} holds activities outside 1..{len(ACTIVITIES)}: unpack it again")
+        raise ValueError(f"{path} contains activities outside 1..{len(ACTIVITIES)}: unpack it again")
     return [tuple(row) for row in rows.tolist()]
 
 
 def recording(folder: Path, experiment: int, user: int) -> np.ndarray:
-    """Signals (samples, 6) float32 of one experiment, accelerometer first."""
+    """Read the signals (samples, 6) float32 of one experiment, accelerometer first."""
     parts = []
     for sensor in SENSORS:
         path = folder / f"{sensor}_exp{experiment:02d}_user{user:02d}.txt"
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing, which labels.txt names: unpack the archive again")
+            raise FileNotFoundError(f"{path}, which labels.txt refers to, is missing: unpack the archive again")
         try:
             signal = np.loadtxt(path, dtype=np.float32, ndmin=2)
-        except ValueError as wrong:
-            raise ValueError(f"{path} is damaged ({wrong}): unpack it again") from wrong
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged ({error}): unpack it again") from error
         if signal.shape[1:] != (3,) or not np.isfinite(signal).all():
-            raise ValueError(f"{path} must hold rows of three finite numbers, x y z: unpack it again")
+            raise ValueError(f"{path} must have rows of three finite numbers, x y z: unpack it again")
         parts.append(signal)
     if len(parts[0]) != len(parts[1]):
         raise ValueError(f"{folder}: experiment {experiment} has {len(parts[0])} acc and {len(parts[1])} gyro samples")

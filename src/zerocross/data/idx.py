@@ -16,22 +16,22 @@ from zerocross.data.splits import even_part, held_out
 SIDE = 28
 TRAIN, TEST = "train", "t10k"
 IMAGES = {TRAIN: 60_000, TEST: 10_000}
-UNSIGNED_BYTE = 8  # the only type of value that these files have
+UNSIGNED_BYTE = 8  # the only type of values in these files
 VALIDATION_SHARE = 0.1  # of the training images: 6,000
 
 
 def load_idx(
     name: str, title: str, folder: Path, classes: tuple[str, ...], *, validate: bool, train_size: int | None
 ) -> Dataset:
-    """A dataset in the four files of MNIST.
+    """Load a dataset from the four files of MNIST.
 
     Args:
-        name: of the dataset.
-        title: as people write it.
-        folder: of the files.
-        classes: their names, by label.
-        validate: hold a tenth of each class of the training images out, and evaluate on it; the test files stay shut.
-        train_size: train on so many images only, as many of each class, always the same. None: on all.
+        name: name of the dataset.
+        title: its usual spelling.
+        folder: folder of the files.
+        classes: names of the classes, by label.
+        validate: hold out a tenth of each class of the training images, and evaluate on it; test files are not opened.
+        train_size: train on this number of images only, the same number of each class, always the same. None: all.
     """
     x, y = read_part(folder, TRAIN, name)
     if validate:
@@ -54,7 +54,7 @@ def load_idx(
 
 
 def read_part(folder: Path, part: str, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (N, 1, 28, 28) uint8 and labels (N,) int64 of "train" or "t10k"."""
+    """Read images (N, 1, 28, 28) uint8 and labels (N,) int64 of "train" or "t10k"."""
     count = IMAGES[part]
     images = read(_file(folder, f"{part}-images-idx3-ubyte", name), (count, SIDE, SIDE), name)
     labels = read(_file(folder, f"{part}-labels-idx1-ubyte", name), (count,), name)
@@ -64,20 +64,20 @@ def read_part(folder: Path, part: str, name: str) -> tuple[torch.Tensor, torch.T
 
 
 def read(path: Path, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """The uint8 array of an IDX file, which must have this shape."""
+    """Read the uint8 array of an IDX file, which must have this shape."""
     header = struct.Struct(f">HBB{len(shape)}I")  # zero, type, number of dimensions, dimensions
     wanted = header.size + int(np.prod(shape))
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read(wanted + 1)  # no more, whatever a compressed file would grow to
-    except (EOFError, gzip.BadGzipFile, zlib.error) as wrong:
-        raise ValueError(f"{path} is damaged ({wrong}): {_again(path, name)}") from wrong
+            data = file.read(wanted + 1)  # no more, even if a compressed file is larger
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged ({error}): {_again(path, name)}") from error
     expected = (0, UNSIGNED_BYTE, len(shape), *shape)
     if len(data) < header.size or header.unpack_from(data) != expected:
-        raise ValueError(f"{path} is no IDX file of bytes {' x '.join(map(str, shape))}: {_again(path, name)}")
+        raise ValueError(f"{path} is not an IDX file of bytes {' x '.join(map(str, shape))}: {_again(path, name)}")
     if len(data) != wanted:
-        state = "is cut short" if len(data) < wanted else "has bytes left over"
-        raise ValueError(f"{path} {state}: {name}'s file holds {wanted:,} bytes uncompressed: {_again(path, name)}")
+        state = "is truncated" if len(data) < wanted else "is too long"
+        raise ValueError(f"{path} {state}: {name}'s file has {wanted:,} bytes uncompressed: {_again(path, name)}")
     return np.frombuffer(data, np.uint8, offset=header.size).reshape(shape).copy()
 
 

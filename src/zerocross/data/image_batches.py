@@ -1,4 +1,4 @@
-"""Batches of image files by Pillow: threads decode and crop, the device flips, lights and normalises."""
+"""Batches of image files with Pillow: threads decode and crop; flip, lighting and normalisation run on the device."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ SIZE, RESIZE = 224, 256
 AREA, RATIO, ATTEMPTS = (0.08, 1.0), (3 / 4, 4 / 3), 10
 LIGHTING = 0.1
 AHEAD = 2  # batches decoded in advance
-LONGEST = 64  # sides of an image, to one another, up to which it is resized whole
+LONGEST = 64  # aspect ratio up to which the full image is resized
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
 class DeviceTransform:
-    """From decoded bytes to a batch, on the device: flip, lighting, normalisation; one for both readers.
+    """Convert decoded bytes to a batch on the device: flip, lighting, normalisation; used by both readers.
 
     Args:
         augment: flip each image with probability 1/2 and add PCA lighting of strength 0.1.
         mean: per channel, in 0..1.
         std: likewise.
-        device: where the batch is wanted.
+        device: device of the batch.
         channels_last: memory format of the batch.
     """
 
@@ -48,7 +48,7 @@ class DeviceTransform:
     channels_last: bool
 
     def __call__(self, pixels: Tensor, seed: int) -> Tensor:
-        """(N, H, W, 3) uint8 -> (N, 3, H, W) float32, with draws seeded by `seed`."""
+        """Convert (N, H, W, 3) uint8 to (N, 3, H, W) float32, with random draws from `seed`."""
         x, offset = pixels.to(self.device), None
         if self.augment:
             generator = torch.Generator(self.device).manual_seed(seed)
@@ -64,11 +64,11 @@ class ImageBatches:
     Args:
         files: paths.
         targets: (N,) int64.
-        plan: how files are cut into batches and ranks.
+        plan: how files are divided into batches and ranks.
         seed: 0 or more.
-        transform: what the device does; with `transform.augment`, crops are random ones.
-        workers: threads that decode.
-        shuffle: a new order each epoch.
+        transform: the steps on the device; with `transform.augment`, crops are random.
+        workers: number of decoding threads.
+        shuffle: use a new order in each epoch.
     """
 
     resumable = True
@@ -125,7 +125,7 @@ class ImageBatches:
 
 
 def read_image(path: str) -> Image.Image:
-    """An image file as RGB, whatever it holds (grey-scale, CMYK, palettes)."""
+    """Read an image file of any mode (grey-scale, CMYK, palettes) as RGB."""
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
@@ -134,14 +134,14 @@ def read_image(path: str) -> Image.Image:
 
 
 def random_resized_crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """A random window of the image, resized to 224 x 224, bilinear and antialiased."""
+    """Return a random window of the image, resized to 224 x 224, bilinear and antialiased."""
     return image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=random_box(*image.size, rng))
 
 
 def random_box(width: int, height: int, rng: np.random.Generator) -> Box:
-    """A window of 0.08..1 of the area and aspect ratio 3/4..4/3 (uniform in its logarithm), as Inception drew it.
+    """Draw a window with 0.08..1 of the area and aspect ratio 3/4..4/3 (log-uniform), as for Inception.
 
-    Ten tries; then the largest centred window within the aspect ratios.
+    After ten failed draws, return the largest centred window within these aspect ratios.
     """
     for _ in range(ATTEMPTS):
         area = width * height * rng.uniform(*AREA)
@@ -156,16 +156,16 @@ def random_box(width: int, height: int, rng: np.random.Generator) -> Box:
 
 
 def centre_crop(image: Image.Image) -> Image.Image:
-    """The shorter side resized to 256, bilinear and antialiased, then the central 224 x 224.
+    """Resize the shorter side to 256, bilinear and antialiased, and return the central 224 x 224.
 
-    Of a strip longer than LONGEST times its width only the middle is resized: the rest would be cut off.
+    If the longer side exceeds LONGEST times the shorter, only the middle is resized, since the rest is cropped.
     """
-    short = min(image.size)
-    if max(image.size) > LONGEST * short:
-        sides = [min(side, LONGEST * short) for side in image.size]
-        left, top = ((whole - side) // 2 for whole, side in zip(image.size, sides, strict=True))
+    shorter = min(image.size)
+    if max(image.size) > LONGEST * shorter:
+        sides = [min(side, LONGEST * shorter) for side in image.size]
+        left, top = ((length - side) // 2 for length, side in zip(image.size, sides, strict=True))
         image = image.crop((left, top, left + sides[0], top + sides[1]))
-    width, height = (RESIZE * side // short for side in image.size)
+    width, height = (RESIZE * side // shorter for side in image.size)
     left, top = round((width - SIZE) / 2), round((height - SIZE) / 2)
     resized = image.resize((width, height), Image.Resampling.BILINEAR)
     return resized.crop((left, top, left + SIZE, top + SIZE))

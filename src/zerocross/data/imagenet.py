@@ -28,13 +28,13 @@ VALIDATION_SHARE = 0.04  # of each class: about 50 of ImageNet's 1,300, as many 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """One part of a tree of class folders.
+    """One split of a tree of class folders.
 
     Args:
         files: paths of the images.
         targets: (N,) int64, the class of each.
         reader: "dali" or "pillow", for training; evaluation always reads with Pillow, as the paper does.
-        workers: threads that decode, 1 or more.
+        workers: number of decoding threads, 1 or more.
     """
 
     files: tuple[str, ...]
@@ -46,14 +46,14 @@ class ImageFiles:
         return len(self.files)
 
     def fingerprint(self) -> bytes:
-        """The SHA-256 of names and classes; the images themselves are not read, since there may be a million."""
+        """Return the SHA-256 of names and classes; the images, up to a million, are not read."""
         digest = hashlib.sha256(self.targets.numpy().data)
         for file in self.files:
             digest.update("/".join(Path(file).parts[-2:]).encode() + b"\n")
         return digest.digest()
 
     def batches(self, options: BatchOptions) -> BatchStream:
-        """Random crops, flips and lighting for training; resize 256, centre crop 224, each file once, otherwise."""
+        """Return batches: random crops, flips and lighting for training; otherwise each file once, centre crop 224."""
         training, augment = options.training, options.augment
         if augment not in AUGMENTS:
             raise ValueError(f"augment {augment!r} is unknown for image files; choose one of {', '.join(AUGMENTS)}")
@@ -74,12 +74,12 @@ def load(
     """List the files of train/ and val/; images are read while training.
 
     Args:
-        data_dir: the folder that holds train/ and val/, or one that holds imagenet/ or imagenet-sample/.
-        validate: evaluate on 4 % of each class of train/ and train on the rest; val/, the test part of every
-            published figure, is not listed.
-        reader: what reads training images: "dali" (NVIDIA DALI, fast), "pillow", or "auto": DALI where it is
-            installed. The two agree in distribution, not to the bit.
-        workers: threads that decode images, per process.
+        data_dir: the folder with train/ and val/, or a folder with imagenet/ or imagenet-sample/.
+        validate: evaluate on 4 % of each class of train/ and train on the rest; val/, on which published accuracies
+            are measured, is not listed.
+        reader: reader of training images: "dali" (NVIDIA DALI, fast), "pillow", or "auto" (DALI if installed). The two
+            agree in distribution, but not bit for bit.
+        workers: decoding threads per process.
     """
     if reader not in READERS or workers < 1:
         raise ValueError(f"reader {reader!r}, workers {workers}: choose one of {', '.join(READERS)}; 1 worker or more")
@@ -96,7 +96,7 @@ def load(
     else:
         unknown = sorted(set(class_folders(folder / "val")) - set(classes))
         if unknown:
-            raise ValueError(f"{folder}/val has class {unknown[0]}, which train/ has not: the classes must agree")
+            raise ValueError(f"{folder}/val has class {unknown[0]}, which train/ does not have: the classes must agree")
         trained, evaluated = (files, targets), list_images(folder / "val", classes)
     return Dataset(
         name="imagenet",
@@ -115,7 +115,7 @@ def load(
 
 
 def class_folders(folder: Path) -> list[str]:
-    """Names of the class folders, sorted: class k is the k-th of train/."""
+    """Return the sorted names of the class folders; class k is the k-th of train/."""
     names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
     if not names:
         raise ValueError(f"{folder} has no class folders: sort its images into {folder}/<class>/")
@@ -123,7 +123,7 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def list_images(folder: Path, classes: Sequence[str]) -> tuple[list[str], Tensor]:
-    """Paths of the images in `folder`, class by class, and their classes; a class may be missing, not all of them."""
+    """Return the paths of the images in `folder`, by class, and their classes; some classes may be missing, not all."""
     files: list[str] = []
     counts = []
     for name in classes:
@@ -132,5 +132,5 @@ def list_images(folder: Path, classes: Sequence[str]) -> tuple[list[str], Tensor
         files += [f"{folder}/{name}/{file}" for file in images]
         counts.append(len(images))
     if not files:
-        raise ValueError(f"{folder} has class folders but no image in them ({', '.join(SUFFIXES)})")
+        raise ValueError(f"{folder} has class folders but no images ({', '.join(SUFFIXES)})")
     return files, torch.arange(len(classes)).repeat_interleave(torch.tensor(counts))

@@ -1,4 +1,4 @@
-"""IMDB film reviews (Maas et al. 2011): 25,000 + 25,000, good or bad, as bags of words."""
+"""IMDB film reviews (Maas et al. 2011): 25,000 + 25,000, positive or negative, as bags of words."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def load(
 ) -> Dataset:
     """Load reviews as bags of words: which of the most frequent words occur in a review, (words,) of 0 or 255.
 
-    The words are the most frequent ones of the reviews trained on; nothing is learned from those evaluated on. Reviews
-    that stand in the part to evaluate on, letter for letter, are not trained on: the official parts share 123 texts.
-    `source` says how many were left out. Files are sorted by class; training shuffles them.
+    The vocabulary comes from the training reviews only. Training reviews whose text also occurs in the evaluation
+    reviews are left out: the official parts share 123 texts. `source` says how many were left out. Files are sorted by
+    class; training shuffles them.
 
     Args:
-        data_dir: the folder that holds imdb/ (or aclImdb/), or that folder itself.
+        data_dir: the folder with imdb/ (or aclImdb/), or that folder itself.
         validate: train on 80 % of the training reviews and evaluate on the rest, stratified, always the same; the test
             reviews are not read.
         words: size of the vocabulary.
-        train_size: train on so many of those reviews only, as many of each class; even. None: on all.
+        train_size: train on this number of reviews only, half of each class; even. None: all.
     """
     if not 1 <= words <= 50_000:
         raise ValueError(f"words is {words}; it must lie within 1..50,000")
@@ -75,18 +75,18 @@ def load(
 
 
 def tokens(text: str) -> set[str]:
-    """The different words of a text, in lower case: letters and digits with an apostrophe inside, and ! and ?."""
+    """Return the distinct words of a text in lower case: letters and digits with an apostrophe inside, and ! and ?."""
     return set(WORD.findall(MARKUP.sub(" ", text.lower())))
 
 
 def most_frequent(bags: Iterable[set[str]], count: int) -> list[str]:
-    """The words that occur in most texts, the most frequent first; of equals the alphabetically first."""
+    """Return the words that occur in most texts, the most frequent first; equally frequent words alphabetically."""
     occurs = Counter(word for bag in bags for word in bag)
     return sorted(occurs, key=lambda word: (-occurs[word], word))[:count]
 
 
 def bag_of_words(bags: Sequence[set[str]], vocabulary: Sequence[str]) -> np.ndarray:
-    """(N, words) uint8: 255, which is read as 1, where a word of the vocabulary occurs, and 0 elsewhere."""
+    """Return (N, words) uint8: 255, which is read as 1, where a word of the vocabulary occurs, and 0 elsewhere."""
     place = {word: index for index, word in enumerate(vocabulary)}
     out = np.zeros((len(bags), len(vocabulary)), dtype=np.uint8)
     for row, bag in zip(out, bags, strict=True):
@@ -95,7 +95,7 @@ def bag_of_words(bags: Sequence[set[str]], vocabulary: Sequence[str]) -> np.ndar
 
 
 def read(folder: Path, part: str) -> tuple[list[str], np.ndarray]:
-    """Texts and labels (N,) int64, 0 bad and 1 good, of "train" or "test"; the bad ones first."""
+    """Read texts and labels (N,) int64 (0 negative, 1 positive) of "train" or "test", negative reviews first."""
     if (folder / f"{part}.jsonl").is_file():
         texts, labels = _read_lines(folder / f"{part}.jsonl")
     else:
@@ -103,8 +103,8 @@ def read(folder: Path, part: str) -> tuple[list[str], np.ndarray]:
     counts = np.bincount(labels, minlength=2).tolist()
     if counts != [REVIEWS // 2] * 2:
         raise ValueError(
-            f"{folder}: {part} has {counts[0]:,} bad and {counts[1]:,} good reviews; IMDB has {REVIEWS // 2:,} of "
-            "each: see `zerocross data fetch imdb`"
+            f"{folder}: {part} has {counts[0]:,} negative, {counts[1]:,} positive reviews; IMDB has {REVIEWS // 2:,} "
+            "of each: see `zerocross data fetch imdb`"
         )
     return texts, labels
 
@@ -116,10 +116,10 @@ def _read_lines(path: Path) -> tuple[list[str], np.ndarray]:
             try:
                 review = json.loads(line)
                 text, label = review["text"], review["label"]
-            except (ValueError, KeyError, TypeError) as wrong:
-                raise ValueError(f"{path}, line {number}: not a review ({wrong!r})") from wrong
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{path}, line {number}: not a review ({error!r})") from error
             if not isinstance(text, str) or label not in (0, 1):
-                raise ValueError(f'{path}, line {number}: a review is {{"text": "...", "label": 0 or 1}}')
+                raise ValueError(f'{path}, line {number}: a review must be {{"text": "...", "label": 0 or 1}}')
             texts.append(text)
             labels.append(int(label))
     return texts, np.array(labels, dtype=np.int64)

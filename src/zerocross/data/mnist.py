@@ -15,10 +15,10 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, train_si
     """Load MNIST.
 
     Args:
-        data_dir: the folder that holds mnist/ (or torchvision's MNIST/raw/), or that folder itself.
+        data_dir: the folder with mnist/ (or torchvision's MNIST/raw/), or that folder itself.
         validate: train on nine tenths of the training images and evaluate on the other tenth, stratified, always the
             same; the test files are not opened.
-        train_size: train on so many of those images only, as many of each class; a multiple of 10. None: on all.
+        train_size: train on this number of images only, the same number of each class; a multiple of 10. None: all.
     """
     folder = required("mnist", data_dir, mnist_folder)
     return load_idx("mnist", "MNIST", folder, CLASSES, validate=validate, train_size=train_size)

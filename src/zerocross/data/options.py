@@ -1,4 +1,4 @@
-"""The options of a stream of batches, listed once for every kind of samples."""
+"""The options of a stream of batches, shared by all kinds of samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How samples become batches, and which rank they are for.
+    """How samples become batches, and for which rank.
 
     Args:
         batch_size: Samples per batch, over all ranks together.
@@ -18,12 +18,18 @@ class BatchOptions:
         seed: 0 or more.
         augment: Applied to training batches: "none", "crop-flip" (pad 4, crop, mirror), "shift" (by up to 4 along the
             last axis) or "resized-crop" (image files only).
-        mean: One value per channel, or one for all; uint8 counts as 0..1.
+        mean: One value per channel, or one for all; uint8 is read as 0..1.
         std: Likewise.
-        device: Where batches are made.
+        device: Device of the batches.
         rank: This process, 0..world_size-1.
         world_size: Number of processes.
         channels_last: Memory format of image batches.
+
+    Examples:
+        >>> from zerocross import data
+        >>> options = data.BatchOptions(batch_size=64, training=False)
+        >>> len(data.load("digits").evaluation.batches(options))
+        6
     """
 
     batch_size: int

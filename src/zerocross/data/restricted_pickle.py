@@ -1,7 +1,7 @@
-"""CIFAR-10's python batches, read without trusting them: no name of a pickle is ever imported or called.
+"""Read CIFAR-10's python batches safely: no name of a pickle is imported or called.
 
-A pickle may name any function and have it called. Here only the three names that a numpy array is made of are known,
-and they lead to inert stand-ins below, not to numpy; everything else is refused before it is looked up.
+A pickle may name any function and have it called. This reader knows only the three names that a numpy array needs, and
+maps them to the inert classes below, not to numpy; any other name raises an error before it is looked up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class _Array:
-    """Takes the state of a pickled numpy array, and accepts plain bytes of uint8 only."""
+    """Receives the state of a pickled numpy array; accepts only plain uint8."""
 
     value: np.ndarray | None = None
 
@@ -27,7 +27,7 @@ class _Array:
 
 
 class _DType:
-    """Remembers the code of a pickled numpy dtype and ignores its state (byte order, which one byte has not)."""
+    """Stores the code of a pickled numpy dtype and ignores its state (the byte order, irrelevant for one byte)."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         self.code = code.decode("ascii") if isinstance(code, bytes) else code
@@ -41,7 +41,7 @@ def _empty_array(*_: Any) -> _Array:
 
 
 def _latin1(text: str, encoding: Any) -> bytes:
-    """What Python 3 writes for bytes at protocol 2: codecs.encode(text, "latin1"), and no other codec."""
+    """Decode bytes as Python 3 pickles them at protocol 2: codecs.encode(text, "latin1"); no other codec."""
     if encoding not in {"latin1", b"latin1"}:
         raise pickle.UnpicklingError(f"codec {encoding!r}")
     return text.encode("latin1")
@@ -64,7 +64,7 @@ class _Restricted(pickle.Unpickler):
 
 
 def read_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (N, 3072) uint8 and labels (N,) int64 of one official python batch."""
+    """Read pixels (N, 3072) uint8 and labels (N,) int64 of one official python batch."""
     try:
         with path.open("rb") as file:
             batch = _Restricted(file, encoding="bytes").load()
@@ -74,8 +74,8 @@ def read_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(f"pixels of {pixels.ndim} and labels of {labels.ndim} dimensions ({labels.dtype})")
     except OSError:
         raise
-    except Exception as error:  # a damaged pickle can fail in any way at all
+    except Exception as error:  # a damaged pickle can fail in any way
         raise ValueError(
-            f"{path} is not a CIFAR-10 python batch ({type(error).__name__}: {error}); nothing in it was run"
+            f"{path} is not a CIFAR-10 python batch ({type(error).__name__}: {error}); none of its code was run"
         ) from error
     return pixels, labels.astype(np.int64)

@@ -11,7 +11,7 @@ MELS, TOP_HZ, FLOOR_DB = 40, 4000.0, 80.0
 
 
 def resampled(signal: np.ndarray, rate: int) -> np.ndarray:
-    """`signal` at 8 kHz, rounded to int16: ceil(n * 8000 / rate) samples by the Fourier method, in float32.
+    """Resample `signal` to 8 kHz, int16: ceil(n * 8000 / rate) samples by the Fourier method, in float32.
 
     Args:
         signal: (n,), in the units of 16-bit samples.
@@ -25,18 +25,18 @@ def resampled(signal: np.ndarray, rate: int) -> np.ndarray:
 
 
 def centred(clips: list[np.ndarray]) -> np.ndarray:
-    """Each clip in the middle of 8,000 zeros: (N, 8000) int16."""
+    """Centre each clip in 8,000 zeros: (N, 8000) int16."""
     return _placed(clips, [(SAMPLES - len(clip)) // 2 for clip in clips])
 
 
 def scaled(clips: list[np.ndarray], seeds: list[int]) -> np.ndarray:
-    """Becker et al.'s input to AudioNet: each clip at a random place in 8,000 zeros, over (95th percentile + 0.001).
+    """Return Becker et al.'s input of AudioNet: clips at random places in 8,000 zeros, / (95th percentile + 0.001).
 
     The percentile is that of the padded, signed signal in 16-bit units, as in the authors' program.
 
     Args:
         clips: int16 signals of at most 8,000 samples.
-        seeds: one per clip, of its place.
+        seeds: one per clip, for its place.
     """
     places = [
         int(np.random.default_rng(seed).integers(SAMPLES - len(clip) + 1))
@@ -54,10 +54,10 @@ def _placed(clips: list[np.ndarray], places: list[int]) -> np.ndarray:
 
 
 def log_mel(signals: np.ndarray) -> np.ndarray:
-    """Log-mel spectra as bytes: (N, 8000) int16 -> (N, 40, 32) uint8, [mel, frame].
+    """Convert clips to log-mel spectra as bytes: (N, 8000) int16 -> (N, 40, 32) uint8, [mel, frame].
 
     Power spectra of 32 periodic Hann windows (131 zeros on either side of the second), through 40 Slaney mel filters;
-    dB relative to the clip's own maximum, floored at -80; code = round((dB + 80) * 255 / 80).
+    dB relative to the maximum of the clip, floored at -80; code = round((dB + 80) * 255 / 80).
     """
     margin = ((FRAMES - 1) * HOP + WINDOW - SAMPLES) // 2
     padded = np.pad(signals / 32768.0, ((0, 0), (margin, margin)))
@@ -71,7 +71,7 @@ def log_mel(signals: np.ndarray) -> np.ndarray:
 
 
 def mel_filters() -> np.ndarray:
-    """(40, 257) triangles, equally spaced on Slaney's mel scale over 0..4000 Hz, each of area 1 (in Hz).
+    """Return (40, 257) triangles, equally spaced on Slaney's mel scale over 0..4000 Hz, each with area 1 (in Hz).
 
     Slaney's scale (Auditory Toolbox, 1998): linear, 3 mel per 200 Hz, up to 1 kHz; above it 27 mel per factor of 6.4.
     """

@@ -1,4 +1,4 @@
-"""Parts of labelled samples: held out by class, cut to a size, free of duplicates; always the same samples."""
+"""Subsets of labelled samples: stratified hold-out, limited size, without duplicates; always the same samples."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ HOLD_OUT_SEED = 20210
 
 
 def held_out(targets: Tensor, share: float, seed: int = HOLD_OUT_SEED) -> tuple[Tensor, Tensor]:
-    """Indices (kept, held), both ascending, with round(share * n) of each class's n samples held, at least one.
+    """Return ascending indices (kept, held), with round(share * n) of the n samples of each class held, at least one.
 
-    The only sample of a class is kept.
+    A class with a single sample keeps it.
 
     Args:
         targets: (N,) int64 classes.
         share: in (0, 1).
-        seed: of the draw; fixed, so that a held-out part means the same samples everywhere.
+        seed: seed of the draw; fixed, so that the held-out samples are the same everywhere.
     """
     labels = targets.numpy()
     rng = np.random.default_rng(seed)
@@ -30,20 +30,20 @@ def held_out(targets: Tensor, share: float, seed: int = HOLD_OUT_SEED) -> tuple[
 
 
 def even_part(targets: Tensor, size: int, classes: int, seed: int = HOLD_OUT_SEED) -> Tensor:
-    """Indices, ascending, of `size` samples, as many of each class.
+    """Return ascending indices of `size` samples, the same number of each class.
 
     Args:
         targets: (N,) int64 classes.
-        size: how many; a multiple of `classes`, below N, with no more of a class than there are.
+        size: number of samples; a multiple of `classes`, below N, and within the size of the smallest class.
         classes: number of classes.
-        seed: of the draw.
+        seed: seed of the draw.
     """
     labels = targets.numpy()
     most = int(np.bincount(labels, minlength=classes).min()) * classes
     if not classes <= size <= most or size == len(labels) or size % classes:
         raise ValueError(
-            f"train_size is {size}; it must be a multiple of {classes} below the {len(labels):,} samples there are, "
-            f"and at most {most:,}, with as many of each class"
+            f"train_size is {size}; it must be a multiple of {classes} below the {len(labels):,} available samples, "
+            f"and at most {most:,}, with the same number of each class"
         )
     rng = np.random.default_rng(seed)
     chosen = [rng.permutation(np.flatnonzero(labels == label))[: size // classes] for label in range(classes)]
@@ -51,6 +51,6 @@ def even_part(targets: Tensor, size: int, classes: int, seed: int = HOLD_OUT_SEE
 
 
 def not_in(samples: Iterable[Hashable], others: Iterable[Hashable]) -> np.ndarray:
-    """Indices, ascending, of the samples that do not stand among the others: none is on both sides then."""
+    """Return ascending indices of the samples that do not occur among the others."""
     seen = set(others)
     return np.array([index for index, sample in enumerate(samples) if sample not in seen], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Time series of the UCR archive (Dau et al. 2019): thirteen of its sets, with the archive's split."""
+"""Time series of the UCR archive (Dau et al. 2019): thirteen of its sets, with the official split."""
 
 from __future__ import annotations
 
@@ -49,21 +49,29 @@ SETS = {
 }
 
 
-def load(data_dir: str | Path | None = None, *, validate: bool = False, set: str = "ECG5000") -> Dataset:  # noqa: A002
+def load(
+    data_dir: str | Path | None = None,
+    *,
+    validate: bool = False,
+    set: str = "ECG5000",  # noqa: A002
+    train_size: int | None = None,
+) -> Dataset:
     """Load one set of the archive as series (1, length), each with mean 0 and standard deviation 1.
 
-    The archive has normalised all of these sets but Crop, which is normalised here. Its labels, which begin at 1 or are
-    -1 and 1, become 0, 1, ... in their order.
+    The archive normalises all of these sets except Crop, which is normalised here. Labels, which start at 1 or are -1
+    and 1 in the archive, become 0, 1, ... in their order.
 
-    Series that stand in the training part, too, bit for bit, are not evaluated on: 2,753 of Crop's test series and 208
-    of ElectricDevices'. (To leave them out of training instead would take all of Crop's last class from it.) `source`
-    says how many were left out.
+    Test series that also occur in the training part, bit for bit, are left out: 2,753 of Crop's and 208 of
+    ElectricDevices'. (Leaving them out of training instead would remove Crop's last class completely.) `source` says
+    how many were left out.
 
     Args:
-        data_dir: the folder that holds ucr/ or UCRArchive_2018/, or that folder itself.
-        validate: train on 80 % of the training part and evaluate on the rest of it, stratified, always the same; the
-            test file is not opened. A class with a single series has none to evaluate on.
+        data_dir: the folder with ucr/ or UCRArchive_2018/, or that folder itself.
+        validate: train on 80 % of the training part and evaluate on the rest, stratified, always the same; the test
+            file is not opened. A class with a single series has none in the evaluation part.
         set: its name, one of `SETS`.
+        train_size: train on about this number of series only, each class in proportion, always the same. None: all.
+            The evaluation part does not depend on it.
     """
     check_set(set)
     folder = required("ucr", data_dir, ucr_folder)
@@ -75,6 +83,14 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, set: str
         evaluation = read(folder, set, "TEST")
     unseen = not_in(map(bytes, evaluation[0]), map(bytes, x))
     dropped = len(evaluation[0]) - len(unseen)
+    if train_size is not None:
+        if not SETS[set].classes <= train_size < len(x):
+            raise ValueError(
+                f"train_size is {train_size}; {set} has {len(x):,} series to train on, so it must be at least its "
+                f"{SETS[set].classes} classes and below {len(x):,}; or leave it out to train on all"
+            )
+        kept = held_out(torch.from_numpy(y), 1 - train_size / len(x))[0].numpy()
+        x, y = x[kept], y[kept]
     return from_tensors(
         prepared(x, set),
         y,
@@ -86,39 +102,40 @@ def load(data_dir: str | Path | None = None, *, validate: bool = False, set: str
         std=(1.0,),
         evaluated_on="validation" if validate else "test",
         source=f"UCR archive 2018, {set}"
+        + (f", {len(x):,} training series" if train_size is not None else "")
         + (f", evaluated without {dropped:,} series that are trained on" if dropped else ""),
     )
 
 
 def check_set(name: str) -> None:
-    """Refuse a set that is not one of `SETS`."""
+    """Raise a ValueError for a set that is not one of `SETS`."""
     if name not in SETS:
         raise ValueError(f"set {name!r} is unknown; choose one of {', '.join(SETS)}")
 
 
 def read(folder: Path, name: str, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """Series (N, length) float32 as the archive has them, and labels (N,) int64 from 0, of "TRAIN" or "TEST"."""
+    """Read series (N, length) float32 as stored in the archive, and labels (N,) int64 from 0, of "TRAIN" or "TEST"."""
     path = folder / name / f"{name}_{part}.tsv"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; see `zerocross data fetch ucr`")
     try:
         rows = np.loadtxt(path, delimiter="\t", ndmin=2)
-    except ValueError as wrong:
-        raise ValueError(f"{path} is damaged ({wrong}): unpack it again") from wrong
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): unpack it again") from error
     series = SETS[name]
     shape = (series.train if part == "TRAIN" else series.test, 1 + series.length)
     if rows.shape != shape or not np.isfinite(rows).all():
         raise ValueError(
-            f"{path} holds {rows.shape[0]:,} rows of {rows.shape[1]:,} numbers, or some that are not finite; "
+            f"{path} has {rows.shape[0]:,} rows of {rows.shape[1]:,} numbers, or some that are not finite; "
             f"{name} has {shape[0]:,} of {shape[1]:,}, the label first: unpack it again"
         )
     if not np.isin(rows[:, 0], series.labels).all():
-        raise ValueError(f"{path} holds labels other than {', '.join(map(str, series.labels))}: unpack it again")
+        raise ValueError(f"{path} has labels other than {', '.join(map(str, series.labels))}: unpack it again")
     return rows[:, 1:].astype(np.float32), np.searchsorted(series.labels, rows[:, 0]).astype(np.int64)
 
 
 def prepared(x: np.ndarray, name: str) -> np.ndarray:
-    """Series (N, 1, length) with mean 0 and standard deviation 1, each; a constant one is 0."""
+    """Return series (N, 1, length), each with mean 0 and standard deviation 1; a constant series becomes 0."""
     if not SETS[name].normalised:
         x = x.astype(np.float64)
         x = x - x.mean(axis=1, keepdims=True)

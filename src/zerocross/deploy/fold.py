@@ -16,16 +16,16 @@ from zerocross.deploy.steps import Step, StepGraph
 def fold_reshapes(program: StepGraph) -> StepGraph:
     """Merge consecutive reshapes; the result must flatten or change nothing."""
     new: dict[str, Step] = {}
-    gone: dict[str, str] = {}
+    removed: dict[str, str] = {}
     origin: dict[str, str] = {}
     for step in program.steps.values():
         if step.op == "reshape":
             source = origin[step.name] = origin.get(step.inputs[0], step.inputs[0])
             if step.shape == program.steps[source].shape:
-                gone[step.name] = source
+                removed[step.name] = source
             elif len(step.shape) == 1:
                 new[step.name] = replace(step, op="flatten", label="flatten", inputs=(source,))
-    folded = program.replaced(new, gone).alive()
+    folded = program.replaced(new, removed).alive()
     for step in folded.steps.values():
         if step.op == "reshape":
             before = folded.steps[step.inputs[0]].shape

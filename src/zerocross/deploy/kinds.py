@@ -1,4 +1,4 @@
-"""What each op gives: "bits" (-1 and +1), "sums" (integers, of a binary layer) or "real" values."""
+"""The kind of value that each op returns: "bits" (-1 and +1), "sums" (integers, of a binary layer) or "real"."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ LAYERS = ("conv2d", "linear")
 """Layers with weights; the binary form of each has the prefix "binary_"."""
 
 GIVES = {"sign": "bits", "threshold": "bits", **{f"binary_{op}": "sums" for op in LAYERS}}
-"""Ops whose value is of one kind, whatever goes in; real values are not listed."""
+"""Ops that return bits or sums for any kind of input; all ops not listed here or in `KEEPS` return real values."""
 
 KEEPS = {"flatten": {"bits", "sums"}, "max_pool2d": {"sums"}, "subsample": {"sums"}}
-"""Ops whose value is of their input's kind, for these kinds."""
+"""Ops that return a value of the same kind as their input, for these kinds of input."""
 
 MONOTONE = ("max_pool2d", "subsample", "concat")
 """Ops that select among values, so that a sign may be taken before or after them."""
 
 
 def value_kinds(steps: Iterable[Step]) -> dict[str, str]:
-    """The kind of each step's value, by the step's name.
+    """Return the kind of each step's value by the name of the step.
 
     Args:
-        steps: In an order in which they can be run.
+        steps: Steps in execution order.
     """
     kinds: dict[str, str] = {}
     for step in steps:

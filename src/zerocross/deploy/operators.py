@@ -10,21 +10,21 @@ from torch import Tensor, fx
 
 from zerocross.deploy.steps import Step
 from zerocross.deploy.trace import sample_shape
-from zerocross.deploy.translate import Handler, Made, OperatorContext, channel_values
+from zerocross.deploy.translate import Handler, HandlerResult, OperatorContext, channel_values
 
 Pair = Callable[[Any, int], tuple[int, int]]
 LARGEST = torch.finfo(torch.float32).max
 
 
-def _conv2d(context: OperatorContext) -> Made:
+def _conv2d(context: OperatorContext) -> HandlerResult:
     return _conv(context, _weight(context, 4), _pair)
 
 
-def _conv1d(context: OperatorContext) -> Made:
+def _conv1d(context: OperatorContext) -> HandlerResult:
     return _conv(context, _weight(context, 3).unsqueeze(2), _flat)
 
 
-def _conv(context: OperatorContext, weight: Tensor, pair: Pair) -> Made:
+def _conv(context: OperatorContext, weight: Tensor, pair: Pair) -> HandlerResult:
     dilation, padding = pair(context.args["dilation"], 1), context.args["padding"]
     if isinstance(padding, str):
         spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
@@ -41,7 +41,7 @@ def _conv(context: OperatorContext, weight: Tensor, pair: Pair) -> Made:
     return _with_bias(context, context.step("conv2d", context.source("input"), attrs=attrs, tensors={"weight": weight}))
 
 
-def _linear(context: OperatorContext) -> Made:
+def _linear(context: OperatorContext) -> HandlerResult:
     weight = _weight(context, 2)
     if len(sample_shape(context.node)) != 1:
         raise ValueError(
@@ -76,7 +76,7 @@ def _with_bias(context: OperatorContext, layer: Step) -> list[Step]:
     ]
 
 
-def _batch_norm(context: OperatorContext) -> Made:
+def _batch_norm(context: OperatorContext) -> HandlerResult:
     """Batch norm with its running statistics: weight (x - mean) / sqrt(var + eps) + bias."""
     arg = {key: value.double() if isinstance(value, Tensor) else value for key, value in context.args.items()}
     scale = (arg["running_var"] + arg["eps"]).rsqrt() * (1 if arg["weight"] is None else arg["weight"])
@@ -85,7 +85,7 @@ def _batch_norm(context: OperatorContext) -> Made:
     return [context.step("affine", context.source("input"), label="batch norm", tensors=tensors, eager=context.eager())]
 
 
-def _affine(context: OperatorContext, source: fx.Node, scale: Any, shift: Any, label: str) -> Made:
+def _affine(context: OperatorContext, source: fx.Node, scale: Any, shift: Any, label: str) -> HandlerResult:
     shape = sample_shape(context.node)
     if shape != sample_shape(source):
         raise ValueError(f"a constant turns an activation {sample_shape(source)} into {shape}")
@@ -93,7 +93,7 @@ def _affine(context: OperatorContext, source: fx.Node, scale: Any, shift: Any, l
     return [context.step("affine", source, label=label, tensors=tensors, eager=context.eager())]
 
 
-def _add(context: OperatorContext) -> Made:
+def _add(context: OperatorContext) -> HandlerResult:
     first, second, alpha = (context.args[name] for name in ("self", "other", "alpha"))
     if isinstance(first, fx.Node) and isinstance(second, fx.Node):
         if alpha != 1 or sample_shape(first) != sample_shape(second):
@@ -104,7 +104,7 @@ def _add(context: OperatorContext) -> Made:
     return _affine(context, context.source("other"), float(alpha), first, "shift")
 
 
-def _sub(context: OperatorContext) -> Made:
+def _sub(context: OperatorContext) -> HandlerResult:
     first, second, alpha = context.args["self"], context.args["other"], context.args["alpha"]
     if isinstance(first, fx.Node) and isinstance(second, fx.Node):
         raise ValueError("the difference of two activations is not supported")
@@ -113,11 +113,11 @@ def _sub(context: OperatorContext) -> Made:
     return _affine(context, context.source("other"), -float(alpha), first, "shift")
 
 
-def _rsub(context: OperatorContext) -> Made:
+def _rsub(context: OperatorContext) -> HandlerResult:
     return _affine(context, context.source(), -float(context.args["alpha"]), context.args["other"], "shift")
 
 
-def _mul(context: OperatorContext) -> Made:
+def _mul(context: OperatorContext) -> HandlerResult:
     first, second = context.args["self"], context.args["other"]
     if isinstance(first, fx.Node) and isinstance(second, fx.Node):
         raise ValueError("the product of two activations is not supported")
@@ -125,32 +125,32 @@ def _mul(context: OperatorContext) -> Made:
     return _affine(context, source, factor, 0.0, "scale")
 
 
-def _div(context: OperatorContext) -> Made:
+def _div(context: OperatorContext) -> HandlerResult:
     divisor = context.args["other"]
     if isinstance(divisor, fx.Node) or context.args.get("rounding_mode") is not None:
         raise ValueError("division by an activation, or with rounding, is not supported")
     return _affine(context, context.source(), 1 / divisor, 0.0, "scale")
 
 
-def _neg(context: OperatorContext) -> Made:
+def _neg(context: OperatorContext) -> HandlerResult:
     return _affine(context, context.source(), -1.0, 0.0, "scale")
 
 
-def _prelu(context: OperatorContext) -> Made:
+def _prelu(context: OperatorContext) -> HandlerResult:
     slope = context.args["weight"].detach().double()
     return [context.step("prelu", context.source(), tensors={"slope": slope}, eager=context.eager())]
 
 
-def _leaky_relu(context: OperatorContext) -> Made:
+def _leaky_relu(context: OperatorContext) -> HandlerResult:
     slope = torch.tensor([float(context.args["negative_slope"])], dtype=torch.float64)
     return [context.step("prelu", context.source(), tensors={"slope": slope}, eager=context.eager())]
 
 
-def _relu(context: OperatorContext) -> Made:
+def _relu(context: OperatorContext) -> HandlerResult:
     return [context.step("relu", context.source(), eager=context.eager())]
 
 
-def _clamp(context: OperatorContext) -> Made:
+def _clamp(context: OperatorContext) -> HandlerResult:
     bounds = [context.args.get(name, context.args.get(f"{name}_val")) for name in ("min", "max")]
     if any(isinstance(bound, Tensor | fx.Node) for bound in bounds):
         raise ValueError("bounds that are not plain numbers are not supported")
@@ -159,41 +159,41 @@ def _clamp(context: OperatorContext) -> Made:
     return [context.step("hardtanh", context.source(), attrs=attrs, eager=context.eager())]
 
 
-def _relu6(context: OperatorContext) -> Made:
+def _relu6(context: OperatorContext) -> HandlerResult:
     return [context.step("hardtanh", context.source(), attrs={"min": 0.0, "max": 6.0}, eager=context.eager())]
 
 
-def _cat(context: OperatorContext) -> Made:
+def _cat(context: OperatorContext) -> HandlerResult:
     parts, dim = context.args["tensors"], context.args["dim"]
     if dim % (1 + len(sample_shape(context.node))) != 1 or not all(part in context.names for part in parts):
         raise ValueError("only activations can be concatenated, and only along channels (dimension 1)")
     return [context.step("concat", *parts)] if len(parts) > 1 else context.names[parts[0]]
 
 
-def _avg_pool2d(context: OperatorContext) -> Made:
+def _avg_pool2d(context: OperatorContext) -> HandlerResult:
     if context.args["divisor_override"] is not None:
         raise ValueError("divisor_override of an average pool is not supported")
     return _avg_pool(context, _pair)
 
 
-def _avg_pool1d(context: OperatorContext) -> Made:
+def _avg_pool1d(context: OperatorContext) -> HandlerResult:
     return _avg_pool(context, _flat)
 
 
-def _avg_pool(context: OperatorContext, pair: Pair) -> Made:
+def _avg_pool(context: OperatorContext, pair: Pair) -> HandlerResult:
     attrs = _pool(context, pair) | {"count_include_pad": bool(context.args["count_include_pad"])}
     return [context.step("avg_pool2d", context.source(), attrs=attrs)]
 
 
-def _max_pool2d(context: OperatorContext) -> Made:
+def _max_pool2d(context: OperatorContext) -> HandlerResult:
     return _max_pool(context, _pair)
 
 
-def _max_pool1d(context: OperatorContext) -> Made:
+def _max_pool1d(context: OperatorContext) -> HandlerResult:
     return _max_pool(context, _flat)
 
 
-def _max_pool(context: OperatorContext, pair: Pair) -> Made:
+def _max_pool(context: OperatorContext, pair: Pair) -> HandlerResult:
     attrs = _pool(context, pair) | {"dilation": pair(context.args["dilation"], 1)}
     return [context.step("max_pool2d", context.source(), attrs=attrs)]
 
@@ -208,17 +208,17 @@ def _pool(context: OperatorContext, pair: Pair) -> dict[str, Any]:
     }
 
 
-def _adaptive_avg_pool(context: OperatorContext) -> Made:
+def _adaptive_avg_pool(context: OperatorContext) -> HandlerResult:
     channels, *size = sample_shape(context.source())
-    wanted = list(context.args["output_size"])
-    if wanted == size:
+    target = list(context.args["output_size"])
+    if target == size:
         return context.names[context.source()]
-    if set(wanted) != {1}:
-        raise ValueError(f"an adaptive pool from {size} to {wanted} is not supported: use a fixed window")
+    if set(target) != {1}:
+        raise ValueError(f"an adaptive pool from {size} to {target} is not supported: use a fixed window")
     return [_whole_pool(context, channels, size)]
 
 
-def _mean(context: OperatorContext) -> Made:
+def _mean(context: OperatorContext) -> HandlerResult:
     source, rank = context.source(), 1 + len(sample_shape(context.source()))
     dims = tuple(sorted(dim % rank for dim in context.args["dim"] or []))
     if (rank, dims) not in {(4, (2, 3)), (3, (2,))}:
@@ -230,16 +230,16 @@ def _mean(context: OperatorContext) -> Made:
 
 
 def _whole_pool(context: OperatorContext, channels: int, size: Sequence[int]) -> Step:
-    window = (1, *size)[-2:]  # of a series: its length
+    window = (1, *size)[-2:]  # for a series: (1, length)
     attrs = {"kernel": window, "stride": window}
     return context.step("avg_pool2d", context.source(), attrs=attrs, shape=(channels, *(1 for _ in size)))
 
 
-def _reshape(context: OperatorContext) -> Made:
+def _reshape(context: OperatorContext) -> HandlerResult:
     return [context.step("reshape", context.source())]
 
 
-def _slice(context: OperatorContext) -> Made:
+def _slice(context: OperatorContext) -> HandlerResult:
     source = context.source()
     shape, dim = sample_shape(source), context.args["dim"] % (1 + len(sample_shape(source)))
     start, end, step = context.args["start"] or 0, context.args["end"], context.args["step"]
@@ -251,7 +251,7 @@ def _slice(context: OperatorContext) -> Made:
     return [context.step("subsample", source, attrs={"stride": (1, step) if dim == len(shape) else (step, 1)})]
 
 
-def _pad(context: OperatorContext) -> Made:
+def _pad(context: OperatorContext) -> HandlerResult:
     if context.args.get("mode", "constant") != "constant":
         raise ValueError(f"padding by {context.args['mode']} is not supported, only by a constant")
     pairs = [tuple(context.args["pad"][at : at + 2]) for at in range(0, len(context.args["pad"]), 2)]
@@ -270,7 +270,7 @@ def _pad(context: OperatorContext) -> Made:
     return [context.step("pad2d", context.source(), attrs=attrs)]
 
 
-def _identity(context: OperatorContext) -> Made:
+def _identity(context: OperatorContext) -> HandlerResult:
     source = context.source("input" if "input" in context.args else "self")
     if context.args.get("train"):
         raise ValueError("dropout that is active in evaluation mode is not supported")
@@ -279,15 +279,15 @@ def _identity(context: OperatorContext) -> Made:
     return context.names[source]
 
 
-def _pair(value: Any, still: int = 0) -> tuple[int, int]:  # noqa: ARG001 - see _flat
-    """Two numbers, height's and width's, from one or two."""
+def _pair(value: Any, neutral: int = 0) -> tuple[int, int]:  # noqa: ARG001 - see _flat
+    """Return the numbers for height and width from one number or two."""
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers[0], numbers[-1]
 
 
-def _flat(value: Any, still: int) -> tuple[int, int]:
-    """The number of a series' length, behind that of an image one pixel high that leaves it `still`."""
-    return still, value if isinstance(value, int) else int(value[0])
+def _flat(value: Any, neutral: int) -> tuple[int, int]:
+    """Return the numbers for height and width of a series as an image one pixel high: `neutral`, and the value."""
+    return neutral, value if isinstance(value, int) else int(value[0])
 
 
 HANDLERS: dict[str, Handler] = {
@@ -325,4 +325,4 @@ HANDLERS: dict[str, Handler] = {
         ("dropout", "feature_dropout", "clone", "alias", "detach", "contiguous", "to", "_to_copy"), _identity
     ),
 }
-"""ATen operator -> the function that translates it into steps."""
+"""ATen operators and the functions that translate them into steps."""

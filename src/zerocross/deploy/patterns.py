@@ -29,23 +29,23 @@ def aten_name(node: Any) -> str:
 
 def matches(traced: Traced) -> tuple[dict[fx.Node, Match], set[fx.Node]]:
     """Return the patterns by their last node, and the nodes that belong to them only."""
-    found = {}
+    patterns = {}
     for node in traced.nodes:
         match = (
             _sign(node) if aten_name(node) == "sub" else _where(traced, node) if aten_name(node) == "where" else None
         )
         if match is not None:
-            found[node] = match
-    used_up: set[fx.Node] = set()
-    inner = [each for match in found.values() for each in match.inner]
+            patterns[node] = match
+    inner_nodes: set[fx.Node] = set()
+    inner = [each for match in patterns.values() for each in match.inner]
     for node in sorted(set(inner), key=list(traced.nodes).index, reverse=True):  # users first
-        if all(user in found or user in used_up for user in node.users):
-            used_up.add(node)
-    return found, used_up
+        if all(user in patterns or user in inner_nodes for user in node.users):
+            inner_nodes.add(node)
+    return patterns, inner_nodes
 
 
 def _sign(node: fx.Node) -> Match | None:
-    """zerocross.nn.sign: clamp(x, 0, 0) + 2 [x >= 0] - 1."""
+    """Match zerocross.nn.sign: clamp(x, 0, 0) + 2 [x >= 0] - 1."""
     total, one = _two(node.args)
     if aten_name(total) != "add" or one != 1 or total.kwargs.get("alpha") != 2:
         return None
@@ -56,7 +56,7 @@ def _sign(node: fx.Node) -> Match | None:
 
 
 def _where(traced: Traced, node: fx.Node) -> Match | None:
-    """where(x >= 0, 1, -1) is a sign; where(x >= 0, x, slope x), as in RPReLU, is a PReLU."""
+    """Match where(x >= 0, 1, -1), a sign, and where(x >= 0, x, slope x), a PReLU as in RPReLU."""
     step, high, low = node.args if len(node.args) == 3 else (None, None, None)
     source = step.args[0] if isinstance(step, fx.Node) and step.args else None
     if not isinstance(step, fx.Node) or not isinstance(source, fx.Node) or not _not_negative(step, source):

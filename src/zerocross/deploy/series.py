@@ -1,4 +1,4 @@
-"""Series as images one pixel high, so that a 1-d convolution is a 2-d one and the packed graph knows images only."""
+"""Represent series as images one pixel high: 1-d convolutions become 2-d, and the packed graph contains images only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WINDOWED = ("conv2d", "avg_pool2d", "max_pool2d", "global_avg_pool", "subsample"
 
 
 def series_to_images(program: StepGraph) -> StepGraph:
-    """Give every activation (C, L) the shape (C, 1, L), where one of them is convolved or pooled.
+    """Change the shape of every activation from (C, L) to (C, 1, L) if at least one of them is convolved or pooled.
 
-    The packed network then takes inputs (C, 1, L); the runtime takes (C, L) for them, too.
+    The packed network then takes inputs of shape (C, 1, L); the runtime also accepts (C, L).
     """
     series = {name: step for name, step in program.steps.items() if len(step.shape) == 2}
     if not any(step.op in WINDOWED and step.inputs[0] in series for step in program.steps.values()):
@@ -31,7 +31,7 @@ def _lifted(step: Step) -> Step:
 
 
 def _on_series(operation: Eager) -> Eager:
-    """An elementwise operation of the network, whose constants are shaped for (N, C, L), on (N, C, H, W)."""
+    """Adapt an elementwise operation whose constants are shaped for (N, C, L) to inputs of shape (N, C, H, W)."""
 
     def compute(x: Tensor) -> Tensor:
         return operation(x.flatten(2)).view_as(x)

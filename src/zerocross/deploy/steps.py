@@ -18,17 +18,17 @@ class Step:
     """One operation, which becomes a node of the packed graph.
 
     Args:
-        op: an op of the packed graph, or "pad2d" or "reshape", which passes must remove.
-        inputs: names of the steps whose values go in.
-        name: of this step, unique.
-        shape: of its value, without N.
-        module: path of the module it comes from.
-        label: what it was in the network ("batch norm", "scale", "bias", ...), for the table.
-        attrs: of the op.
-        tensors: parameters by role; scales and shifts in float64 until they are stored.
-        eager: for an elementwise step, the operation exactly as the network computes it.
-        folded: labels of the steps that were folded into this one.
-        kept: the reason why it was not folded, if relevant.
+        op: An op of the packed graph, or "pad2d" or "reshape", which passes must remove.
+        inputs: Names of the steps whose values are the inputs.
+        name: Unique name of this step.
+        shape: Shape of its value, without N.
+        module: Path of the module that contains the operation.
+        label: Role in the network ("batch norm", "scale", "bias", ...), for the table.
+        attrs: Attributes of the op.
+        tensors: Parameters by role; scales and shifts in float64 until they are stored.
+        eager: For an elementwise step, the operation exactly as the network computes it.
+        folded: Labels of the steps that were folded into this one.
+        kept: The reason why it was not folded, if relevant.
     """
 
     op: str
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StepGraph:
-    """Steps by name, in an executable order, and the name of the result."""
+    """Steps by name, in execution order, and the name of the result."""
 
     steps: Mapping[str, Step]
     output: str
@@ -55,18 +55,18 @@ class StepGraph:
         """Count the uses of each value; the result counts as one."""
         return Counter([*(name for step in self.steps.values() for name in step.inputs), self.output])
 
-    def replaced(self, new: Mapping[str, Step], gone: Mapping[str, str] | None = None) -> StepGraph:
+    def replaced(self, new: Mapping[str, Step], removed: Mapping[str, str] | None = None) -> StepGraph:
         """Return the graph with some steps replaced by new ones and others by existing values."""
-        gone = dict(gone or {})
+        removed = dict(removed or {})
 
         def final(name: str) -> str:
-            while name in gone:
-                name = gone[name]
+            while name in removed:
+                name = removed[name]
             return name
 
         steps = {}
         for name, old in self.steps.items():
-            if name not in gone:
+            if name not in removed:
                 step = new.get(name, old)
                 inputs = tuple(final(each) for each in step.inputs)
                 steps[name] = step if inputs == step.inputs else replace(step, inputs=inputs)
@@ -74,9 +74,9 @@ class StepGraph:
 
     def alive(self) -> StepGraph:
         """Return the graph without unused steps; the input is always kept."""
-        wanted, steps = {self.output}, {}
+        used, steps = {self.output}, {}
         for step in reversed(list(self.steps.values())):
-            if step.name in wanted or step.op == "input":
+            if step.name in used or step.op == "input":
                 steps[step.name] = step
-                wanted.update(step.inputs)
+                used.update(step.inputs)
         return StepGraph(dict(reversed(steps.items())), self.output)

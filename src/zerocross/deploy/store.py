@@ -17,16 +17,16 @@ _VECTORS = ("bias", "scale", "shift", "slope", "weight_scale")
 def to_graph(
     program: StepGraph, model: nn.Module, input_size: tuple[int, ...], real: str
 ) -> tuple[Graph, dict[str, Step]]:
-    """Return the packed graph, and the step behind each of its nodes.
+    """Return the packed graph, and the step from which each of its nodes was created.
 
     Args:
-        program: with nothing left to fold.
-        model: whose modules name the nodes.
-        input_size: of one sample.
-        real: how weights of real layers are stored, one of `REAL_TYPES`; vectors are always float32.
+        program: Steps after all folding passes.
+        model: The model whose modules name the nodes.
+        input_size: Input size of one sample.
+        real: Data type of the weights of real layers, one of `REAL_TYPES`; vectors are always float32.
     """
     names = _names(program, model)
-    nodes, arrays, behind = [], {}, {}
+    nodes, arrays, steps_of_nodes = [], {}, {}
     seen: dict[tuple[str, tuple[int, ...], bytes], str] = {}
     for step in program.steps.values():
         name = names[step.name]
@@ -37,8 +37,8 @@ def to_graph(
             keys["weight"] = seen.setdefault((weight.dtype.name, weight.shape, weight.tobytes()), keys["weight"])
         arrays |= {keys[role]: array for role, array in stored.items()}
         nodes.append(Node(step.op, tuple(names[each] for each in step.inputs), name, dict(step.attrs), keys))
-        behind[name] = step
-    return Graph(tuple(nodes), names[program.output], input_size, arrays), behind
+        steps_of_nodes[name] = step
+    return Graph(tuple(nodes), names[program.output], input_size, arrays), steps_of_nodes
 
 
 def _names(program: StepGraph, model: nn.Module) -> dict[str, str]:
@@ -49,17 +49,17 @@ def _names(program: StepGraph, model: nn.Module) -> dict[str, str]:
         if path and (not any(True for _ in module.children()) or any(True for _ in module.parameters(recurse=False)))
     }
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     # Name layers first: if a layer takes the sign of its input itself, the layer gets the plain name, not the sign.
     for step in sorted(program.steps.values(), key=lambda step: not step.tensors.keys() & {"weight", "signs"}):
         what = step.module
-        if what not in simple or what in taken:
+        if what not in simple or what in used_names:
             what = f"{step.module}.{step.op}".lstrip(".")
         name, count = what, 1
-        while name in taken:
+        while name in used_names:
             count += 1
             name = f"{what}_{count}"
-        taken.add(name)
+        used_names.add(name)
         names[step.name] = name
     return names
 

@@ -1,4 +1,4 @@
-"""The table of a packed network: each layer, binary or real, what was folded into it, and its bytes."""
+"""The table of a packed network: each layer, binary or real, the operations folded into it, and its size in bytes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,20 @@ class PackedLayer:
     """One node of a packed graph that has parameters, or a sign.
 
     Attributes:
-        name: of the node.
-        op: its operation.
+        name: Name of the node.
+        op: Op of the node.
         kind: "binary" (weights and inputs), "binary weights" (inputs are real), "real", or "bits" (signs, thresholds).
-        shape: of its weight, or of its vectors.
-        weights: number of weights, without vectors.
-        bytes: size of its tensors in the file; constant vectors take none.
-        note: what was folded into it, or why it was not folded.
+        shape: Shape of its weight, or of its vectors.
+        weights: Number of weights, without vectors.
+        bytes: Size of its tensors in the file; constant vectors take no space.
+        note: Operations folded into the node, or the reason why it was not folded.
+
+    Examples:
+        >>> import zerocross
+        >>> packed = zerocross.deploy.pack(zerocross.nn.BinaryLinear(64, 32, sign_input="clip"), (64,))
+        >>> layer = packed.layers[-1]
+        >>> layer.weights, layer.bytes
+        (2048, 256)
     """
 
     name: str
@@ -36,13 +43,13 @@ class PackedLayer:
     note: str
 
 
-def layers(graph: Graph, behind: Mapping[str, Step]) -> tuple[PackedLayer, ...]:
+def layers(graph: Graph, steps_of_nodes: Mapping[str, Step]) -> tuple[PackedLayer, ...]:
     """Return a row for every node with parameters and for every sign."""
     rows = []
     for node in graph.nodes:
         if not node.tensors and node.op != "sign":
             continue
-        step = behind[node.output]
+        step = steps_of_nodes[node.output]
         arrays = [graph.tensors[key] for key in node.tensors.values()]
         shape = tuple(node.attrs.get("shape", arrays[0].shape if arrays else ()))
         weights = math.prod(shape) if "weight" in node.tensors else 0
@@ -76,16 +83,16 @@ def render(rows: Sequence[PackedLayer], file_bytes: int, float_bytes: int) -> st
          f"{row.bytes:,}") for row in rows
     ]  # fmt: skip
     binary = sum(row.weights for row in rows if row.kind.startswith("binary"))
-    held = sum(row.bytes for row in rows)
+    stored = sum(row.bytes for row in rows)
     packed = sum(-(-row.weights // 8) for row in rows if row.kind.startswith("binary"))
-    total = ("total", "", "", "", "", f"{sum(row.weights for row in rows):,}", f"{held:,}")
+    total = ("total", "", "", "", "", f"{sum(row.weights for row in rows):,}", f"{stored:,}")
     kinds = Counter(row.kind for row in rows if row.weights)
     table = text_table(("node", "op", "kind", "shape", "folded", "weights", "bytes"), cells, total, right=2)
     return (
         f"{table}\n"
         f"layers: {kinds['binary']} binary, {kinds['binary weights']} with binary weights only, {kinds['real']} real\n"
-        f"{binary:,} binary weights in {packed:,} bytes, other parameters {held - packed:,} bytes, header "
-        f"{file_bytes - held:,} bytes\n"
+        f"{binary:,} binary weights in {packed:,} bytes, other parameters {stored - packed:,} bytes, header "
+        f"{file_bytes - stored:,} bytes\n"
         f"file {bytes_text(file_bytes)}, {float_bytes / file_bytes:.1f} times smaller than float32 parameters "
         f"({bytes_text(float_bytes)})"
     )

@@ -1,9 +1,8 @@
-"""Integer thresholds: from a binary layer's sums directly to bits, exactly as the network's own arithmetic gives them.
+"""Integer thresholds that map the sums of a binary layer directly to bits, exactly as the network computes them.
 
-Between the sums and the sign there are elementwise operations (scale, bias, batch norm, shift, activation). All
-possible sums of a layer, -K..K, are passed through these operations as the network computes them, in float32, so that
-rounding and ties are the network's own. If the bit changes at most once along the sums, an integer and a direction are
-equivalent.
+Between the sums and the sign are elementwise operations (scale, bias, batch norm, shift, activation). All possible sums
+of a layer, -K..K, are passed through these operations in float32, as the network computes them, so that rounding and
+ties are identical. If the bit changes at most once along the sums, an integer threshold and a direction are equivalent.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def thresholds(program: StepGraph) -> StepGraph:
     uses = program.uses()
     limits = sum_limits(program)
     new: dict[str, Step] = {}
-    gone: dict[str, str] = {}
+    removed: dict[str, str] = {}
     for sign in program.steps.values():
         if sign.op != "sign":
             continue
@@ -37,15 +36,15 @@ def thresholds(program: StepGraph) -> StepGraph:
         if shared := [step for step in chain if uses[step.name] > 1]:
             new[sign.name] = replace(sign, kept=f"the value of {shared[0].label} is also used elsewhere")
             continue
-        found = fold([step.eager[0] for step in chain], limits[source], sign.shape)
-        if found is None:
+        folded = fold([step.eager[0] for step in chain], limits[source], sign.shape)
+        if folded is None:
             new[sign.name] = replace(sign, kept="no single threshold is equivalent")
             continue
         labels = tuple(step.label for step in chain)
-        tensors = dict(zip(("threshold", "direction"), found, strict=True))
+        tensors = dict(zip(("threshold", "direction"), folded, strict=True))
         new[sign.name] = replace(sign, op="threshold", inputs=(source,), tensors=tensors, folded=(*labels, "sign"))
-        gone |= {step.name: source for step in chain}
-    return program.replaced(new, gone)
+        removed |= {step.name: source for step in chain}
+    return program.replaced(new, removed)
 
 
 def sum_limits(program: StepGraph) -> dict[str, int]:
@@ -76,15 +75,15 @@ def fold(operations: Sequence[Eager], limit: int, shape: Sequence[int]) -> tuple
     With direction +1 the bit is [sum >= threshold], with -1 it is [sum <= threshold].
 
     Args:
-        operations: the elementwise operations from the sums to the input of the sign.
+        operations: The elementwise operations from the sums to the input of the sign.
         limit: K, the largest sum.
-        shape: of the value, without N.
+        shape: Shape of the value, without N.
     """
     channels = shape[0]
     if (2 * limit + 1) * channels > MAX_TABLE:
         return None
     sums = torch.arange(-limit, limit + 1, dtype=torch.float32)
-    # In the memory layout of real activations.
+    # Use the memory layout of real activations, so that the operations take the same code path.
     x = sums.view(-1, 1).expand(-1, channels) if len(shape) == 1 else sums.view(1, 1, -1, 1).expand(1, channels, -1, 1)
     x = x.contiguous()
     for operation in operations:

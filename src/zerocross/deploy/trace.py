@@ -21,12 +21,12 @@ class Traced:
     """A traced network.
 
     Args:
-        model: the copy that was traced: in evaluation mode, float32, on the CPU.
-        input_size: of one sample.
-        nodes: the operations on activations, in order, without those in `constants`.
-        source: the node of the input.
-        result: the node of the output.
-        constants: parameters, buffers, and values computed from them only, such as the sign of a latent weight.
+        model: The traced copy: in evaluation mode, float32, on the CPU.
+        input_size: Input size of one sample.
+        nodes: The operations on activations, in order, without those in `constants`.
+        source: The node of the input.
+        result: The node of the output.
+        constants: Parameters, buffers, and values computed from them only, such as the sign of a latent weight.
     """
 
     model: nn.Module
@@ -45,8 +45,8 @@ def trace(model: nn.Module, input_size: Sequence[int]) -> Traced:
     """Trace a network in evaluation mode.
 
     Args:
-        model: any model that torch.export can trace, with one input and one output tensor; not modified.
-        input_size: of one sample, without the batch dimension.
+        model: A model that torch.export can trace, with one input and one output tensor; not modified.
+        input_size: Input size of one sample, without the batch dimension.
     """
     model = copy.deepcopy(model).to("cpu", torch.float32).eval()
     size = tuple(int(each) for each in input_size)
@@ -71,7 +71,7 @@ def _traced(model: nn.Module, size: tuple[int, ...], exported: Any) -> Traced:
             "a packed network must take one and return one: wrap the model accordingly"
         )
     stored = {**exported.state_dict, **exported.constants}
-    homes = {
+    state_names = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
         **signature.inputs_to_lifted_tensor_constants,
@@ -81,8 +81,8 @@ def _traced(model: nn.Module, size: tuple[int, ...], exported: Any) -> Traced:
     source = result = None
     for node in exported.graph.nodes:
         if node.op == "placeholder":
-            if node.name in homes:
-                constants[node] = stored[homes[node.name]].detach()
+            if node.name in state_names:
+                constants[node] = stored[state_names[node.name]].detach()
             else:
                 source = node
         elif node.op == "output":
@@ -116,7 +116,7 @@ def sample_shape(node: fx.Node) -> tuple[int, ...]:
 
 
 def keeps_batch(node: fx.Node) -> bool:
-    """Whether a node's value has the batch dimension and at least one more."""
+    """Return True if a node's value has the batch dimension and at least one more."""
     value = _value(node)
     return value.dim() >= 2 and value.shape[0] == BATCH
 

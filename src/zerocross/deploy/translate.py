@@ -15,7 +15,7 @@ from zerocross.deploy.patterns import Match, aten_name, matches
 from zerocross.deploy.steps import Eager, Step, StepGraph
 from zerocross.deploy.trace import Traced, keeps_batch, module_path, sample_shape
 
-Made = str | list[Step]
+HandlerResult = str | list[Step]
 """The result of a handler: steps, the last of which is the node's value, or the name of an equal value."""
 
 
@@ -45,8 +45,8 @@ class OperatorContext:
     def step(self, op: str, *sources: fx.Node, label: str = "", **fields: Any) -> Step:
         """Create the step that computes this operation from these activations."""
         inputs = tuple(self.names[source] for source in sources)
-        made = Step(op, inputs, self.node.name, sample_shape(self.node), module_path(self.node), label or op)
-        return replace(made, **fields)
+        step = Step(op, inputs, self.node.name, sample_shape(self.node), module_path(self.node), label or op)
+        return replace(step, **fields)
 
     def eager(self) -> tuple[Eager]:
         """Return the operation itself as a function of its single activation."""
@@ -60,38 +60,38 @@ class OperatorContext:
         return (compute,)
 
 
-Handler = Callable[[OperatorContext], Made]
+Handler = Callable[[OperatorContext], HandlerResult]
 
 
 def translate(traced: Traced, handlers: Mapping[str, Handler]) -> StepGraph:
     """Translate a network into steps, without folding.
 
     Args:
-        traced: the network.
-        handlers: a function for every ATen operator that is supported.
+        traced: The network.
+        handlers: A function for every supported ATen operator.
     """
-    found, used_up = matches(traced)
+    patterns, inner_nodes = matches(traced)
     source = Step("input", (), "input", traced.input_size, label="input")
     steps, names = {source.name: source}, {traced.source: source.name}
     for node in traced.nodes:
-        if node in used_up:
+        if node in inner_nodes:
             continue
         try:
-            made = _made(OperatorContext(traced, node, names), found.get(node), handlers)
+            translation = _translate_node(OperatorContext(traced, node, names), patterns.get(node), handlers)
         except ValueError as error:
             where = module_path(node)
             kind = type(traced.model.get_submodule(where)).__name__
             place = f"module {where!r} ({kind})" if where else f"the forward of {kind}"
             raise ValueError(f"cannot pack {place}: {error}; docs/deploy.md lists what can be packed") from None
-        if isinstance(made, list):
-            steps |= {step.name: step for step in made}
-            names[node] = made[-1].name
+        if isinstance(translation, list):
+            steps |= {step.name: step for step in translation}
+            names[node] = translation[-1].name
         else:
-            names[node] = made
+            names[node] = translation
     return StepGraph(steps, names[traced.result])
 
 
-def _made(context: OperatorContext, match: Match | None, handlers: Mapping[str, Handler]) -> Made:
+def _translate_node(context: OperatorContext, match: Match | None, handlers: Mapping[str, Handler]) -> HandlerResult:
     node, name = context.node, aten_name(context.node)
     if match is not None:
         return [_matched(context, match)]
@@ -128,8 +128,8 @@ def channel_values(value: Any, shape: tuple[int, ...]) -> Tensor:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return torch.full((shape[0],), float(value), dtype=torch.float64)
     if isinstance(value, Tensor) and value.dim() <= len(shape) + 1:
-        whole = value.detach().double().reshape((1,) * (len(shape) + 1 - value.dim()) + tuple(value.shape))
-        if whole.numel() == whole.shape[1] and whole.shape[1] in {1, shape[0]}:
-            return whole.flatten().expand(shape[0]).clone()
-    given = f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
-    raise ValueError(f"a constant {given} is not one number per channel of an activation {shape}")
+        full = value.detach().double().reshape((1,) * (len(shape) + 1 - value.dim()) + tuple(value.shape))
+        if full.numel() == full.shape[1] and full.shape[1] in {1, shape[0]}:
+            return full.flatten().expand(shape[0]).clone()
+    description = f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
+    raise ValueError(f"a constant {description} is not one number per channel of an activation {shape}")

@@ -1,4 +1,4 @@
-"""Packed networks for other places: C99, WebAssembly, ONNX and QONNX, each made from the graph of a packed file."""
+"""Export packed networks to C99, WebAssembly, ONNX and QONNX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a packed network can be exported to, and the one function that does it."""
+"""Export targets of packed networks, and the function that exports to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from zerocross.runtime.infer import check
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export gives: files by name, and lines to be shown."""
+    """Result of an export: files by name, and notes for the user.
+
+    Examples:
+        >>> from zerocross.export import Exported
+        >>> list(Exported({"model.c": b"..."}).files)
+        ['model.c']
+    """
 
     files: Mapping[str, bytes]
     notes: tuple[str, ...] = ()
@@ -24,13 +30,18 @@ class Exported:
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """A form that packed networks are exported to.
+    """A target of exports.
 
     Args:
-        about: what it is, in a line.
-        make: "module:function" of what makes it from (graph, name, **options); imported when it is needed.
-        unsupported: ops that it does not take, each with the reason.
-        options: names of the options of that function.
+        about: Description in one line.
+        make: "module:function" with arguments (graph, name, **options) that creates the files; imported when needed.
+        unsupported: Unsupported ops, each with the reason.
+        options: Names of the options of that function.
+
+    Examples:
+        >>> from zerocross.export import TARGETS
+        >>> "binary_conv2d" in TARGETS["c"].ops
+        True
     """
 
     about: str
@@ -40,11 +51,11 @@ class ExportTarget:
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """The ops that it takes."""
+        """The supported ops."""
         return tuple(op for op in OPS if op not in self.unsupported)
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph with an op that the target does not take, by the node's name, the path of its module."""
+        """Raise a ValueError that names the node if a graph contains an unsupported op."""
         for node in graph.nodes:
             if node.op in self.unsupported:
                 raise ValueError(f"node {node.output!r} ({node.op}) cannot be exported: {self.unsupported[node.op]}")
@@ -62,20 +73,38 @@ TARGETS: dict[str, ExportTarget] = {
         "NAME.qonnx.onnx: QONNX, signs and binary weights as BipolarQuant", "zerocross.export.onnx.files:make_qonnx"
     ),
 }
+"""Name -> what a packed network can be exported to.
+
+Examples:
+    >>> from zerocross.export import TARGETS
+    >>> list(TARGETS)
+    ['c', 'wasm', 'onnx', 'qonnx']
+"""
 
 
 def export(
     graph: Graph, to: str, folder: str | Path, *, name: str = "model", force: bool = False, **options: Any
 ) -> Exported:
-    """Export a packed network and write its files, all of them or none.
+    """Export a packed network and write its files.
 
     Args:
-        graph: a packed network, such as `zerocross.runtime.format.read` gives.
-        to: one of `TARGETS`.
-        folder: where the files go; it is made if it does not exist.
-        name: of the files, and what names in C begin with.
-        force: whether existing files are replaced.
-        options: of the target, see there.
+        graph: A packed network, as returned by `zerocross.runtime.format.read`.
+        to: One of `TARGETS`.
+        folder: Folder for the files; created if it does not exist.
+        name: Name of the files, and prefix of names in C.
+        force: Replace existing files.
+        options: Options of the target, see `ExportTarget.options`.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import zoo
+        >>> from zerocross.export import export
+        >>> from zerocross.runtime.format import read
+        >>> with TemporaryDirectory() as folder:
+        ...     exported = export(read(zoo.located("zoo:digits")), "c", folder, name="digits")
+        ...
+        >>> sorted(exported.files)
+        ['digits.c', 'digits.h']
     """
     if to not in TARGETS:
         near = difflib.get_close_matches(to, TARGETS, 1)
@@ -86,14 +115,16 @@ def export(
     target.check(graph)
     if unknown := [key for key in options if key not in target.options]:
         known = ", ".join(target.options) or "none"
-        raise ValueError(f"{to} has no option {unknown[0]!r}; it has {known}")
+        raise ValueError(f"{to} has no option {unknown[0]!r}; its options are: {known}")
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is a file: name a folder")
+        raise NotADirectoryError(f"{folder} is a file; choose a folder")
     module, _, function = target.make.partition(":")
     make: Callable[..., Exported] = getattr(importlib.import_module(module), function)
     exported = make(graph, name, **options)
-    if not force and (there := [folder / each for each in exported.files if (folder / each).exists()]):
-        raise FileExistsError(f"{there[0]} exists: choose another folder or name, or replace it (force=True, --force)")
+    if not force and (existing := [folder / each for each in exported.files if (folder / each).exists()]):
+        raise FileExistsError(
+            f"{existing[0]} already exists: choose another folder or name, or replace it (force=True, --force)"
+        )
     for each, data in exported.files.items():
         write_whole(folder / each, lambda file, data=data: file.write(data))
     return exported

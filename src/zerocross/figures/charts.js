@@ -1,11 +1,11 @@
 "use strict";
-// Plotly in the page's own colours: charts that are drawn again when the reader's light changes.
+// Plotly charts in the colours of the page; they are redrawn when the colour scheme (light or dark) changes.
 const charts = (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Map(); // node -> make
   const DASHES = ["solid", "dash", "dot"];
 
-  // Plotly reads texts as HTML.
+  // Plotly interprets text as HTML.
   const escaped = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;");
   const wrapped = (text, least = 18) => escaped(text).replace(new RegExp(`(.{${least},}?) `, "g"), "$1<br>");
 
@@ -37,7 +37,7 @@ const charts = (() => {
     };
   }
 
-  // `make(colours)` gives { data, layout }; it is called again for other colours.
+  // `make(colours)` returns { data, layout }; it is called again when the colours change.
   function draw(node, make) {
     drawn.set(node, make);
     const { data, layout: asked } = make(theme());
@@ -54,7 +54,7 @@ const charts = (() => {
   const names = ({ curves }) => [...new Set(curves.flatMap(({ x }) => x))];
   const values = ({ curves }) => curves.flatMap(({ mean }) => mean).filter((each) => each != null);
 
-  // A logarithmic axis has no 0: it is drawn at the bottom, half of the smallest value, and the axis says so.
+  // A logarithmic axis has no 0: it is drawn at the bottom, at half of the smallest value, and the axis label says so.
   function raised(panel, numbers) {
     if (panel.y_scale !== "log" || !numbers) return numbers;
     const bottom = Math.min(...values(panel).filter((each) => each > 0)) / 2;
@@ -67,7 +67,7 @@ const charts = (() => {
     return ` (n = ${least === most ? least : `${least} to ${most}`})`;
   }
 
-  // One curve of a panel: a list of Plotly's traces, that of its spread first.
+  // One curve of a panel as a list of Plotly traces, its spread first.
   function traces(curve, i, panel, colours) {
     const { label = "", x, n, style = "line" } = curve;
     const [mean, low, high] = ["mean", "low", "high"].map((key) => raised(panel, curve[key]));
@@ -106,10 +106,10 @@ const charts = (() => {
     return known.length > 1 ? [band, drawnLine] : [drawnLine];
   }
 
-  // The paper's own numbers: dashed lines through the panel, named where they stand.
+  // Reference values of the paper: dashed lines across the panel, with labels.
   function marks(lines, colours, panel) {
     const [along, across] = isNamed(panel) ? ["y", "x"] : ["x", "y"];
-    const at = (value) => (panel.y_scale === "log" ? Math.log10(value) : value); // as annotations count
+    const at = (value) => (panel.y_scale === "log" ? Math.log10(value) : value); // annotations use log10
     return {
       shapes: lines.map(({ y }) => ({
         type: "line", [`${along}ref`]: "paper", [`${along}0`]: 0, [`${along}1`]: 1, [`${across}0`]: y, [`${across}1`]: y,
@@ -140,7 +140,7 @@ const charts = (() => {
     }));
   }
 
-  // A logarithmic axis with whole powers of ten; in numbers, and with twos and fives, where these would be too few.
+  // A logarithmic axis with ticks at powers of ten; over few decades also at twos and fives, labelled with numbers.
   function scale(type, numbers) {
     if (type !== "log") return { type };
     const positive = numbers.filter((each) => each > 0);
@@ -185,7 +185,7 @@ const charts = (() => {
 const panels = JSON.parse(document.getElementById("panels").textContent);
 const panelsDrawn = (async () => {
   for (const figure of document.querySelectorAll("figure[data-panel]")) {
-    await new Promise((next) => setTimeout(next)); // one at a time: the page can be used meanwhile
+    await new Promise((next) => setTimeout(next)); // one at a time, so that the page stays responsive
     charts.panel(figure, panels[figure.dataset.panel]);
   }
 })();

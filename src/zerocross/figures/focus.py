@@ -1,4 +1,4 @@
-"""One panel in focus, by matplotlib: it is large, with single points faint behind its curves; the others are small."""
+"""Draw one large panel with faint single points behind its curves, and the other panels small, with matplotlib."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerocross.figures.panel import Curve, Panel, Table
 
 
 def draw(panels: Sequence[Panel], tables: Sequence[Table], path: Path) -> None:
-    """Draw panels (that in focus, that of the points behind it, then all others) to a .svg or .png file."""
+    """Draw panels to a .svg or .png file: first the large one, second its single points, then the small ones."""
     del tables
     import matplotlib as mpl
 
@@ -37,7 +37,7 @@ def draw(panels: Sequence[Panel], tables: Sequence[Table], path: Path) -> None:
 
 
 def _panel(axis: Any, panel: Panel, points: Sequence[Curve]) -> None:
-    """Curves with their band, from the lowest mean on: single trials can be so bad that nothing else would be seen."""
+    """Draw curves with their bands. The y axis starts below the lowest mean: far outliers would squeeze the curves."""
     means = [value for each in panel.curves for value in each.mean]
     tops = [max(each.high or each.mean) for each in panel.curves]
     room = max(max(tops) - min(means), 1.0)

@@ -1,4 +1,4 @@
-"""What is drawn, as data: panels of curves, and tables. Their JSON form is what result files hold."""
+"""Figures as data: panels of curves, and tables. Result files store them as JSON."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Curve:
     """Values over x, with their spread.
 
     Args:
-        label: In the legend.
-        x: Numbers, or names.
-        mean: At each x, the mean over seeds.
-        low: At each x, the lowest seed; None where there is one seed.
-        high: At each x, the highest seed; None where there is one seed.
-        n: Number of seeds: one for all points, or one for each; None for a number of the paper's.
+        label: Label in the legend.
+        x: Numbers or names.
+        mean: Mean over seeds at each x.
+        low: Lowest seed at each x; None for a single seed.
+        high: Highest seed at each x; None for a single seed.
+        n: Number of seeds, one number for all points or one per point; None for values of the paper.
         style: "line" or "points".
-        dash: True draws a dashed line, for a curve that lies on another one.
-        muted: True draws it in grey, for what stands behind.
+        dash: True draws a dashed line, for a curve that coincides with another one.
+        muted: True draws a thin grey line, for the background.
     """
 
     label: str
@@ -36,18 +36,18 @@ class Curve:
     muted: bool | None = None
 
     def to_dict(self) -> Json:
-        """Plain containers, fit for JSON."""
+        """Return plain containers for JSON."""
         values = {**vars(self), "x": list(self.x)}
         return {key: value for key, value in values.items() if key not in {"dash", "muted"} or value is not None}
 
 
 @dataclass(frozen=True)
 class Line:
-    """A number to compare with, drawn as a dashed line.
+    """A reference value, drawn as a dashed line.
 
     Args:
-        label: What it is.
-        y: Its value.
+        label: Label of the line.
+        y: The value.
     """
 
     label: str
@@ -59,13 +59,13 @@ class Panel:
     """Curves that share axes.
 
     Args:
-        title: Above it.
+        title: Title above the panel.
         x: Name of the x axis.
         y: Name of the y axis.
         x_scale: "linear" or "log".
-        y_scale: "linear" or "log"; a value of 0 is then drawn at the bottom.
-        curves: At least one.
-        lines: Numbers of the paper.
+        y_scale: "linear" or "log"; a log axis draws a value of 0 at the bottom.
+        curves: At least one curve.
+        lines: Reference values, such as those of the paper.
     """
 
     title: str
@@ -77,25 +77,25 @@ class Panel:
     lines: Sequence[Line] = ()
 
     def to_dict(self) -> Json:
-        """Plain containers, fit for JSON."""
+        """Return plain containers for JSON."""
         curves, lines = [each.to_dict() for each in self.curves], [asdict(each) for each in self.lines]
         return {**vars(self), "curves": curves, "lines": lines}
 
     @property
     def named(self) -> bool:
-        """Whether x are names instead of numbers."""
+        """True if x holds names instead of numbers."""
         return bool(self.curves) and bool(self.curves[0].x) and isinstance(self.curves[0].x[0], str)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells.
+    """A table of text and numbers.
 
     Args:
-        title: Above it.
-        columns: Their names.
-        rows: A list of cells each, as many as there are columns.
-        notes: What a reader must know about it.
+        title: Title above the table.
+        columns: Names of the columns.
+        rows: Rows, each with one cell per column.
+        notes: Notes below the table.
     """
 
     title: str
@@ -104,21 +104,21 @@ class Table:
     notes: Sequence[str] = field(default_factory=list)
 
     def to_dict(self) -> Json:
-        """Plain containers, fit for JSON."""
+        """Return plain containers for JSON."""
         return dict(vars(self))
 
 
 def panel_from(values: Any) -> Panel:
-    """The Panel of such a dict.
+    """Return the Panel of a dict from Panel.to_dict().
 
     Raises:
-        ValueError: where the values are not those of a panel; it says why.
+        ValueError: if the dict does not describe a panel.
     """
     if not isinstance(values, Mapping) or not isinstance(values.get("curves"), list) or not values["curves"]:
-        raise ValueError("a panel is an object with a list of curves")
+        raise ValueError("a panel must be an object with a non-empty list of curves")
     curves = [_curve_from(each) for each in values["curves"]]
     if len({isinstance(x, str) for each in curves for x in each.x}) > 1:
-        raise ValueError("the x of a panel's curves are numbers, or names, and not both")
+        raise ValueError("the x of a panel's curves must be all numbers or all names")
     scales: dict[str, Any] = {axis: values.get(axis) or "linear" for axis in ("x_scale", "y_scale")}
     for axis, scale in scales.items():
         if scale not in {"linear", "log"}:
@@ -134,20 +134,20 @@ def panel_from(values: Any) -> Panel:
 
 def _curve_from(values: Any) -> Curve:
     if not isinstance(values, Mapping):
-        raise ValueError(f"a curve is an object, not {type(values).__name__}")
+        raise ValueError(f"a curve must be an object, not {type(values).__name__}")
     label = str(values.get("label") or "")
     lists = {key: values.get(key) for key in ("x", "mean", "low", "high")}
     for key, each in lists.items():
         if each is None and key in {"low", "high"}:
             continue
         if not isinstance(each, list) or len(each) != len(lists["x"] or ()):
-            raise ValueError(f"curve {label!r}: {key} must be a list of as many values as x has")
+            raise ValueError(f"curve {label!r}: {key} must be a list with as many values as x")
     rest = {key: values[key] for key in ("n", "style", "dash", "muted") if key in values}
     return Curve(label, **lists, **rest)  # type: ignore[arg-type]
 
 
 def table_from(values: Mapping[str, Any]) -> Table:
-    """The Table of such a dict; what is missing is empty."""
+    """Return the Table of a dict from Table.to_dict(); missing entries become empty."""
 
     def listed(key: str) -> list[Any]:
         value = values.get(key)

@@ -1,4 +1,4 @@
-"""Panels and tables as .svg and .png files, by matplotlib: one look, in colours for the colour-blind, too."""
+"""Panels and tables as .svg and .png files, drawn by matplotlib in one style and a colour-blind safe palette."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from zerocross.figures.panel import Curve, Panel, Table
 from zerocross.files import write_whole
 
-# Okabe and Ito, and a grey. A second round of them is dashed; markers differ throughout.
+# The palette of Okabe and Ito, and a grey. Further curves repeat the colours, dashed; markers change with every curve.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A8A")
 DASHES = ("-", "--", ":")
 MARKERS = "osD^v<>P*X"
@@ -25,13 +25,13 @@ LOOK: dict[Any, Any] = {
     "axes.spines.right": False,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "svg.hashsalt": "zerocross",  # the same data give the same file
+    "svg.hashsalt": "zerocross",  # the same data produce the same file
     "svg.fonttype": "none",
 }
 
 
 def draw(panels: Sequence[Panel], tables: Sequence[Table], path: Path) -> None:
-    """Draw panels, or tables where there is no panel, to a .svg or .png file."""
+    """Draw panels, or tables if there are no panels, to a .svg or .png file."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -61,7 +61,7 @@ def draw(panels: Sequence[Panel], tables: Sequence[Table], path: Path) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a matplotlib figure whole, without a date: the same data give the same file."""
+    """Write a matplotlib figure atomically, without a date: the same data produce the same file."""
     kind = path.suffix.lstrip(".")
     more: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {}
     write_whole(path, lambda file: figure.savefig(file, format=kind, dpi=130, **more))
@@ -112,7 +112,7 @@ def _curve(axis: Any, curve: Curve, number: int, floor: float | None) -> None:
 
 
 def _named(axis: Any, panel: Panel) -> None:
-    """Values by name: one row each, read from the left."""
+    """Draw values by name, one row per name."""
     names = list(dict.fromkeys(name for each in panel.curves for name in each.x))
     for number, each in enumerate(panel.curves):
         place = np.array([names.index(name) for name in each.x]) + 0.16 * (number - (len(panel.curves) - 1) / 2)
@@ -130,14 +130,14 @@ def _named(axis: Any, panel: Panel) -> None:
 
 
 def _legend(axis: Any) -> None:
-    """Below the axes, where no curve is."""
+    """Draw the legend below the axes, clear of the curves."""
     labels = axis.get_legend_handles_labels()[1]
     columns = 1 if max(map(len, labels)) > 30 else 2
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)
 
 
 def _table(axis: Any, table: Table) -> None:
-    """Columns as wide as their longest cell, counted in letters."""
+    """Draw a table; each column is as wide as its longest cell, in characters."""
     cells = [[str(name) for name in table.columns]]
     cells += [["" if cell is None else str(cell) for cell in row] for row in table.rows]
     widths = [max(map(len, column)) + 3 for column in zip(*cells, strict=True)]
@@ -163,7 +163,7 @@ def _label(curve: Curve) -> str:
 
 
 def _raised(values: Sequence[float], floor: float | None) -> np.ndarray:
-    """A logarithmic axis cannot show 0: it is drawn at the bottom."""
+    """Raise values to the floor: a logarithmic axis cannot show 0, which is drawn at the bottom."""
     return np.array(values, dtype=float) if floor is None else np.maximum(np.array(values, dtype=float), floor)
 
 

@@ -1,4 +1,4 @@
-"""The methods: one row each."""
+"""The registry of methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _latent(binarizer: str, **more: Value) -> dict[str, Value]:
 
 
 def _same(optimizer: str, hyperparameters: Mapping[str, Value], **more: Value) -> dict[str, Value]:
-    """Settings of the real parameters where the authors train all parameters with one optimizer."""
+    """Return settings of real parameters for methods whose authors train all parameters with one optimizer."""
     return {"name": optimizer, **hyperparameters, **more}
 
 
@@ -36,7 +36,7 @@ _DOREFA = {"lr": 1e-3, "weight_decay": 0.0, "schedule": "step:0.5*0.5"}
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         "filter": Method(
-            summary="the paper's optimizer: a second-order filter of the gradient, read by its sign (Eqs. 11-13)",
+            summary="the paper's optimizer: the sign of a second-order filter of the gradient (Eqs. 11-13)",
             source=_PAPER,
             hyperparameters={"alpha": 1e-3, "gamma": 0.1, "schedule": "cosine", "warm_start": 0.0},
             tuned=("alpha", "gamma", "alpha-decay"),
@@ -47,7 +47,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             golden="quist_filter",
         ),
         "flip": Method(
-            summary="the filter by one number: the share of weights that noise flips at each update, decayed to zero",
+            summary="the filter with one number: the share of weights that noise flips in each update, decayed to zero",
             source=f"after {_PAPER}",
             hyperparameters={
                 "flip_rate": 1e-2,
@@ -58,9 +58,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "warm_start": 0.0,
             },
             tuned=("flip rate",),
-            settings="ours: a flip rate of 1e-2 and the paper's gamma; alpha is computed from both at each update. "
-            "gamma=none ties it to alpha; control=closed or layer steers alpha by the measured flips, of all weights "
-            "or of each tensor; normalize=rms, sign or adam makes gradients scale-free before they are filtered",
+            settings="our choice: a flip rate of 1e-2 and the paper's gamma; alpha is computed from both in each "
+            "update. gamma=none sets it equal to alpha; control=closed or layer adjusts alpha to the measured flips of "
+            "all weights or of each tensor; normalize=rms, sign or adam makes gradients scale-free before the filter",
             build=optimizers.flip,
             model_options={"weights": "theta"},
             lr_name="flip_rate",
@@ -71,17 +71,17 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             source=_PAPER,
             hyperparameters={"alpha": 1e-3, "schedule": "cosine"},
             tuned=("alpha", "alpha-decay"),
-            settings="alpha as the second-order filter's",
+            settings="alpha of the second-order filter",
             build=optimizers.first_order,
             model_options={"weights": "theta"},
             lr_name="alpha",
         ),
         "filter-cascade": Method(
-            summary="the filter of any order: `order` moving averages in a row, by default 3 (Eq. 14)",
+            summary="the filter of any order: `order` moving averages in series, by default 3 (Eq. 14)",
             source=_PAPER,
             hyperparameters={"alpha": 1e-3, "gamma": 0.1, "order": 3.0, "schedule": "cosine"},
             tuned=("alpha", "gamma", "order", "alpha-decay"),
-            settings="alpha and gamma as the second-order filter's; order 3: our choice, since the paper stops at 2",
+            settings="alpha and gamma of the second-order filter; order 3: our choice, since the paper stops at 2",
             build=optimizers.cascade,
             model_options={"weights": "theta"},
             lr_name="alpha",
@@ -109,8 +109,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             hyperparameters=_SGD,
             tuned=_LATENT_TUNED,
             settings="the paper's baseline for CIFAR-10; latent weights start uniform within +-0.1: assumed, since "
-            "from within +-0.001, as in ReActNet's code, the first update at lr 0.1 throws weights to magnitude 1, "
-            "where the clipped gradient is zero: 38.4 % and hardly a flip afterwards (CIFAR-10, validation data, 5 "
+            "from within +-0.001, as in ReActNet's code, the first update at lr 0.1 moves weights to magnitude 1, "
+            "where the clipped gradient is zero: 38.4 % and hardly any flips afterwards (CIFAR-10, validation data, 5 "
             "epochs, bf16, seed 0)",
             build=optimizers.sgd,
             model_options={"weights": "latent", "scale": "channel_mean", "weight_surrogate": "clip", "init_scale": 0.1},
@@ -122,7 +122,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             hyperparameters={"gamma": 1e-4, "tau": 1e-8, "schedule": "fifths"},
             tuned=("gamma", "gamma-decay", "tau"),
             settings="published, for CIFAR-10: gamma x 0.1 at each fifth of the run, Adam at a constant 0.01 for the "
-            "rest; activations' gradients stopped beyond 1",
+            "rest; zero gradient of activations beyond 1",
             build=optimizers.bop,
             model_options={"weights": "theta", "surrogate": "clip"},
             real={"name": "adam", "lr": 0.01, "weight_decay": 0.0, "schedule": "constant"},
@@ -141,7 +141,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             },
             tuned=("first gamma", "last gamma", "first sigma", "last sigma", "first tau", "last tau"),
             settings="published, for CIFAR-10: all linear over the run, Adam from 0.01 to 0.001 for the rest; "
-            "activations' gradients stopped beyond 1",
+            "zero gradient of activations beyond 1",
             build=optimizers.bop2ndorder,
             model_options={"weights": "theta", "surrogate": "clip"},
             real={"name": "adam", "lr": 0.01, "weight_decay": 0.0, "schedule": "linear:0.1"},
@@ -169,7 +169,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             hyperparameters={**_BINARYNET, "clip": 1.0},
             tuned=("lr", "lr-decay", "start", "clipping"),
             settings="published, for CIFAR-10: Adam at 1e-3, exponentially to 3e-7; weights start uniform within +-1; "
-            "activations' gradients stopped beyond 1; without its squared hinge loss",
+            "zero gradient of activations beyond 1; without its squared hinge loss",
             build=optimizers.binarynet,
             model_options=_latent("binaryconnect", init_scale=1.0, surrogate="clip"),
             real=_same("adam", _BINARYNET, weight_decay=0.0),
@@ -183,7 +183,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             hyperparameters=_XNOR,
             tuned=("lr", "lr-decay", "start", "weight decay"),
             settings="for CIFAR-10, as in Yu's PyTorch code: Adam at 0.01, decay 1e-5 on all parameters, x 0.1 at 3/8, "
-            "5/8, 6/8 and 7/8 of the run; start normal, 0.05; activations' gradients stopped beyond 1; without its "
+            "5/8, 6/8 and 7/8 of the run; start normal, 0.05; zero gradient of activations beyond 1; without its "
             "dropout",
             build=optimizers.xnor_net,
             model_options=_latent("xnor-net", init="normal", init_scale=0.05, surrogate="clip"),
@@ -198,7 +198,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             hyperparameters=_XNOR_PP,
             tuned=("lr", "lr-decay", "start", "weight decay", "clipping"),
             settings="an author's code for ImageNet: Adam at 1e-3 without decay, x 0.1 at 4/9, 7/9 and 8/9 of the run; "
-            "start Kaiming normal (outputs), scales from 1; activations' gradients stopped beyond 1",
+            "start Kaiming normal (outputs), scales from 1; zero gradient of activations beyond 1",
             build=optimizers.adam,
             model_options=_latent("xnor-net++", init="kaiming_fan_out", surrogate="clip"),
             real=_same("adam", _XNOR_PP),
@@ -213,7 +213,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             tuned=("lr", "lr-decay", "start", "weight decay"),
             settings="the authors' code for SVHN: Adam at 1e-3, halved at half of the run; start Kaiming normal; "
             "without its Adam's epsilon of 1e-5 and its decay of 1e-7 in the last layer. Activations are -1 and +1 "
-            "here, with the gradient stopped beyond 1; its own are 0 and 1",
+            "here, with zero gradient beyond 1; those of the authors are 0 and 1",
             build=optimizers.adam,
             model_options=_latent("dorefa", init="kaiming_normal", surrogate="clip"),
             real=_same("adam", _DOREFA),
@@ -235,7 +235,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             golden="irnet",
         ),
         "dsq": Method(
-            summary="a soft quantiser of latent weights with learned bounds and sharpness, read by its sign",
+            summary="a soft quantiser of latent weights with learned bounds and sharpness, of which the sign is taken",
             source="Gong et al., Differentiable Soft Quantization, ICCV 2019",
             hyperparameters=_SGD,
             tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "sharpness"),
@@ -267,7 +267,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             tuned=("lr", "lr-decay", "start", "momentum", "weight decay", "last o", "warm-up"),
             settings="published, for CIFAR-10; o from 1 to 3 over the run, however short, for weights and activations; "
             "start Kaiming normal; weight decay on all parameters; warm-up over 5 epochs of 1,000; its network has a "
-            "ReLU between convolution and batch norm, which the published form here has not",
+            "ReLU between convolution and batch norm, which the published network here does not have",
             build=optimizers.sgd,
             model_options=_latent("reste", init="kaiming_normal", surrogate="reste"),
             real=_same("sgd", _SGD, decay="all"),
@@ -323,14 +323,14 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             golden="ovsw",
         ),
         "bayesbinn": Method(
-            summary="the Bayesian learning rule on a natural parameter per weight, read by its sign",
+            summary="the sign of a natural parameter per weight, trained by the Bayesian learning rule",
             source="Meng et al., Training Binary Neural Networks using the Bayesian Learning Rule, ICML 2020",
             hyperparameters={"lr": 3e-4, "gamma": 1.0, "schedule": "cosine"},
             tuned=("lr", "lr-decay", "momentum", "temperature", "start"),
             settings="published, for CIFAR-10: temperature 1e-10, start at +-10, N = 450,000, no momentum. At these, "
             "in float32, samples are exactly the signs and it is filter-order1 with alpha = lr. Published for binary "
             "weights with real activations in all layers, without real parameters; here activations are binary and "
-            "first and last layers real, trained as the run says: its accuracy here says nothing about that setting",
+            "first and last layers real, trained as in the recipe: its accuracy here does not apply to that setting",
             build=optimizers.bayesbinn,
             model_options={"weights": "theta"},
             run={"batch_size": 50},
@@ -341,9 +341,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             source="Nguyen et al., BOLD: Boolean Logic Deep Learning, NeurIPS 2024",
             hyperparameters={"lr": 100.0, "schedule": "cosine"},
             tuned=("lr", "lr-decay"),
-            settings="the rule as the paper prints it (no code of the authors is known), at an lr of 100: "
-            "ours, the best of 1, 10 and 100 on digits (one seed, test data), since its votes are integer sums over a "
-            "batch and here they are the gradient of the mean loss; activations' "
+            settings="the rule as printed in the paper (no code of the authors is known), with an lr of 100: "
+            "our choice, the best of 1, 10 and 100 on digits (one seed, test data), since its votes are integer sums "
+            "over a batch and here they are the gradient of the mean loss; activations' "
             "derivative is Bi-Real Net's polynomial, not its own Boolean backpropagation",
             build=optimizers.bold,
             model_options={"weights": "theta"},
@@ -351,3 +351,10 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
     }
 )
+"""Name -> method, in the order of `zerocross methods`.
+
+Examples:
+    >>> from zerocross.methods import METHODS
+    >>> METHODS["bop"].source
+    'Helwegen et al., Latent Weights Do Not Exist, NeurIPS 2019'
+"""

@@ -16,7 +16,7 @@ ACTIVATIONS = ("hardtanh", "prelu", "maxout", "relu", "none")
 
 
 class PaddedShortcut(nn.Module):
-    """A way around a convolution that halves the size, without parameters: the new channels are zero."""
+    """A parameter-free shortcut around a convolution that halves the size; the new channels are zero."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, *, pool: bool) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class PaddedShortcut(nn.Module):
         self.pool = pool
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x in the size and with the channels that the convolution gives."""
+        """Return x with the size and channels of the convolution's output."""
         step = self.stride
         x = F.avg_pool2d(x, step, ceil_mode=True) if self.pool else x[:, :, ::step, ::step]
         return F.pad(x, (0, 0, 0, 0, 0, self.new_channels))
@@ -35,12 +35,12 @@ def make_shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -
     """Return the shortcut around a convolution.
 
     Args:
-        kind: what happens where the size halves: ``"subsample"``: every second pixel, new channels zero (IR-Net);
+        kind: the shortcut where the size halves: ``"subsample"``: every second pixel, new channels zero (IR-Net);
             ``"pool"``: 2 x 2 average, new channels zero (ReCU); ``"conv"``: 2 x 2 average, a real 1 x 1 convolution and
             batch norm (Bi-Real Net for ImageNet).
-        in_channels: channels that come in.
-        out_channels: channels that go out, at least as many.
-        stride: of the convolution.
+        in_channels: input channels.
+        out_channels: output channels, at least as many.
+        stride: stride of the convolution.
     """
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()
@@ -67,17 +67,17 @@ class BiRealBlock(nn.Module):
 
 
 class BiRealNet(nn.Module):
-    """A stem, groups of blocks, each halving the size from the second on, and a linear head.
+    """A stem, groups of blocks, of which all but the first halve the size, and a linear head.
 
-    Real are the stem, the batch norms, the head, and 1 x 1 convolutions of ``"conv"`` shortcuts.
+    The stem, batch norms, the head, and 1 x 1 convolutions of ``"conv"`` shortcuts are real.
 
     Args:
-        style: what is binary, and how.
+        style: the style of its binary layers.
         widths: channels of each group.
         depths: blocks of each group.
-        stem: the layers before the first group; they give widths[0] channels.
+        stem: the layers before the first group, with widths[0] output channels.
         classes: outputs of the head.
-        shortcut: what the shortcut does where the size halves, see `make_shortcut`.
+        shortcut: the shortcut where the size halves, see `make_shortcut`.
         activation: after each sum, see `choose_activation`.
         head_norm: a batch norm between the pooled features and the linear layer.
     """
@@ -125,7 +125,7 @@ def make_activation(kind: str, channels: int) -> nn.Module:
 
 
 def choose_activation(style: Style, activation: str | None, default: str) -> str:
-    """Return the activation to use: the default of a binary network, and relu of its full-precision twin, for None.
+    """Return the activation to use; for None the default of a binary network, and relu in its full-precision twin.
 
     ``"hardtanh"``, ``"prelu"`` (a slope per channel), ``"maxout"`` (two slopes per channel, AdaBin), ``"none"``,
     and without signs ``"relu"``.
@@ -163,11 +163,11 @@ def birealnet20(
     subsample, hardtanh   47.1      43.1
     ====================  ========  ===========
 
-    Both methods prefer prelu; they disagree about the shortcut, by no more than seeds differ, so pool is kept. The
-    head is IR-Net's (Qin et al., CVPR 2020), whose shortcut and activation are the last row.
+    Both methods prefer prelu; they differ about the shortcut, by no more than seeds do, so the default is pool. The
+    head is IR-Net's (Qin et al., CVPR 2020), whose shortcut and activation are in the last row.
 
     Args:
-        style: what is binary, and how.
+        style: the style of its binary layers.
         classes: outputs.
         shortcut: see `make_shortcut`.
         activation: see `choose_activation`; None is prelu, or relu in the full-precision twin.
@@ -208,13 +208,13 @@ def digits_net(
     """A small Bi-Real network for the 1 x 8 x 8 images of scikit-learn's digits: two groups, the second twice as wide.
 
     Args:
-        style: what is binary, and how.
+        style: the style of its binary layers.
         classes: outputs.
         width: channels of the first group.
         depth: binary convolutions in each group.
-        shortcut: as in `birealnet20`, like the two that follow.
-        activation: see there.
-        head_norm: see there.
+        shortcut: see `birealnet20`.
+        activation: see `birealnet20`.
+        head_norm: see `birealnet20`.
     """
     activation = choose_activation(style, activation, "hardtanh")
     stem = _small_stem(1, width)
@@ -236,13 +236,13 @@ def mnist_net(
     """A small Bi-Real network for 1 x 28 x 28 images: a real 5 x 5 stem of stride 2, then groups at 14 x 14 and 7 x 7.
 
     Args:
-        style: what is binary, and how.
+        style: the style of its binary layers.
         classes: outputs.
         width: channels of the first group; the second is twice as wide.
         depth: binary convolutions in each group.
-        shortcut: as in `birealnet20`, like the two that follow.
-        activation: see there.
-        head_norm: see there.
+        shortcut: see `birealnet20`.
+        activation: see `birealnet20`.
+        head_norm: see `birealnet20`.
     """
     activation = choose_activation(style, activation, "prelu")
     stem = nn.Sequential(nn.Conv2d(1, width, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(width))

@@ -12,14 +12,14 @@ from zerocross.models.style import Style
 class BinaryMLP(nn.Module):
     """A real linear layer, then binary ones: each is followed by batch norm and preceded by the sign.
 
-    The last batch norm gives the logits: sums of signs are large integers, and it brings them to the scale of a loss.
+    The last batch norm returns the logits: it scales sums of signs, which are large integers, to the range of a loss.
     The full-precision twin has a ReLU in the place of each sign.
 
     Args:
-        style: what is binary, and how.
+        style: the style of its binary layers.
         features: inputs; an input of any shape (N, ...) is flattened.
         width: outputs of every hidden layer.
-        depth: linear layers in all, at least 2.
+        depth: total number of linear layers, at least 2.
         classes: outputs of the last layer.
     """
 

@@ -47,7 +47,7 @@ class ReActNet(nn.Module):
     """A real 3 x 3 stem of stride 2, thirteen blocks and a real linear head.
 
     Args:
-        style: what is binary, and how; the full-precision twin has no thresholds before its convolutions.
+        style: the style of its binary layers; the full-precision twin has no thresholds before its convolutions.
         classes: outputs of the head.
     """
 

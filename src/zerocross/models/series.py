@@ -14,14 +14,14 @@ STEM_KERNEL = 7
 
 
 class Shortcut(nn.Module):
-    """A way around a convolution, without parameters: averages where the length halves, new channels are zero."""
+    """A parameter-free shortcut around a convolution: it averages where the length halves; new channels are zero."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
         self.stride, self.new_channels = stride, out_channels - in_channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x in the length and with the channels that the convolution gives."""
+        """Return x with the length and channels of the convolution's output."""
         x = x if self.stride == 1 else F.avg_pool1d(x, self.stride, ceil_mode=True)
         return F.pad(x, (0, 0, 0, self.new_channels)) if self.new_channels else x
 
@@ -43,15 +43,15 @@ class Block(nn.Module):
 
 
 class SeriesNet(nn.Module):
-    """A real stem, groups of blocks, each of half the length from the second on, the mean over time, a real head.
+    """A real stem, groups of blocks, of which all but the first halve the length, the mean over time, and a real head.
 
     Args:
-        style: what is binary, and how.
-        channels: of the series.
+        style: the style of its binary layers.
+        channels: channels of the series.
         widths: channels of each group.
         depth: blocks of each group.
-        kernel: of the binary convolutions, odd.
-        stem_stride: samples from one output of the stem to the next.
+        kernel: kernel size of the binary convolutions, odd.
+        stem_stride: stride of the stem.
         classes: outputs of the head.
         activation: after each sum, see `choose_activation`.
     """
@@ -70,7 +70,7 @@ class SeriesNet(nn.Module):
         super().__init__()
         if kernel % 2 == 0:
             raise ValueError(f"kernel = {kernel}: it must be odd, so that a convolution keeps the length")
-        reach = max(STEM_KERNEL // 2, stem_stride)  # windows overlap, whatever the stride
+        reach = max(STEM_KERNEL // 2, stem_stride)  # windows overlap at any stride
         conv = nn.Conv1d(channels, widths[0], 2 * reach + 1, stem_stride, reach, bias=False)
         self.stem = nn.Sequential(conv, nn.BatchNorm1d(widths[0]))
         self.stem_activation = make_activation(activation, widths[0])
@@ -105,14 +105,14 @@ def series_net(
     """A small Bi-Real network for series (channels, L) of any length: each group is twice as wide as the one before.
 
     Args:
-        style: what is binary, and how.
+        style: the style of its binary layers.
         classes: outputs.
-        channels: of the series: 1 in the UCR archive, 6 in HAPT.
+        channels: channels of the series: 1 in the UCR archive, 6 in HAPT.
         width: channels of the first group.
         depth: binary convolutions in each group.
-        groups: how many, each of half the length of the one before.
-        kernel: of the binary convolutions, odd.
-        stem_stride: of the real convolution at the start; more for long series.
+        groups: number of groups, each with half the length of the one before.
+        kernel: kernel size of the binary convolutions, odd.
+        stem_stride: stride of the real convolution at the start; larger for long series.
         activation: see `choose_activation`; None is prelu, or relu in the full-precision twin.
     """
     activation = choose_activation(style, activation, "prelu")

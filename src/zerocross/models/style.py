@@ -18,22 +18,22 @@ BINARIZE = ("both", "activations", "none")
 
 @dataclass(frozen=True)
 class Style:
-    """What is binary in a network, and how; the state-dict keys of the weights are the same for all of them.
+    """Which parts of a network are binary, and how. All styles have the same state-dict keys of weights.
 
     Args:
         binarize: ``"both"``: weights and activations; ``"activations"``: real weights, the first stage of two-step
-            training; ``"none"``: the full-precision twin. The last two make no use of the weight settings below.
+            training; ``"none"``: the full-precision twin. The last two ignore the weight settings below.
         weights: ``"theta"`` or ``"latent"``, see `zerocross.nn.BinaryConv2d`.
         scale: ``"none"``, ``"channel_mean"`` or ``"magnitude_aware"`` (latent weights only), or ``"learned"``, which
             adds a key.
         weight_surrogate: the surrogate gradient of a latent weight's sign.
         binarizer: None, or a name of `zerocross.nn.BINARIZERS` in place of scale and weight_surrogate (latent weights).
-        init: how latent weights start, a name of `zerocross.nn.layers.INITS`.
-        init_scale: > 0, the range or spread of the latent start.
+        init: initialisation of latent weights, a name of `zerocross.nn.layers.INITS`.
+        init_scale: > 0, the range or standard deviation of initial latent weights.
         surrogate: the surrogate gradient of the activations' sign, or ``"rsign"``: ReActNet's sign around a learned
             threshold per channel, which adds a key; or ``"adabin"``: AdaBin's two values, learned per layer, which
             adds two.
-        standardize: what the input of that sign is divided by in training, see `zerocross.nn.Sign`.
+        standardize: the divisor of the input of that sign in training, see `zerocross.nn.Sign`.
     """
 
     binarize: str = "both"
@@ -79,12 +79,12 @@ class Style:
         return BinaryLinear(in_features, out_features, **self._binary())
 
     def _binary(self) -> dict[str, Any]:
-        """The settings that every binary layer takes."""
+        """The settings shared by all binary layers."""
         names = ("weights", "scale", "weight_surrogate", "binarizer", "init", "init_scale")
         return {name: getattr(self, name) for name in names}
 
     def sign(self, channels: int) -> nn.Module:
-        """Return what stands before a binary layer: the sign, or nothing in the full-precision twin."""
+        """Return the module before a binary layer: the sign, or the identity in the full-precision twin."""
         if self.binarize == "none":
             return nn.Identity()
         if self.surrogate == "rsign":

@@ -8,18 +8,18 @@ from zerocross.models.style import Style
 
 
 class TextMLP(nn.Module):
-    """The embeddings of a text's words, added and normalised, then binary linear layers, and a real head.
+    """The sum of the embeddings of a text's words, normalised, then binary linear layers, and a real head.
 
-    The embeddings are the columns of a real linear layer over the bag of words. Around each binary layer goes a
-    shortcut. The full-precision twin has a ReLU in the place of each sign.
+    The embeddings are the columns of a real linear layer over the bag of words. Each binary layer has a shortcut. The
+    full-precision twin has a ReLU in place of each sign.
 
     Args:
-        style: what is binary, and how.
-        words: size of the vocabulary: inputs, 1 where a word occurs.
-        width: of the embeddings, and of every binary layer.
-        depth: binary layers.
+        style: the style of its binary layers.
+        words: size of the vocabulary; an input is 1 where a word occurs.
+        width: size of the embeddings and of every binary layer.
+        depth: number of binary layers.
         classes: outputs.
-        dropout: share of a text's words that are left out in training.
+        dropout: share of the words of a text that are left out in training.
     """
 
     def __init__(self, style: Style, words: int, width: int, depth: int, classes: int, dropout: float) -> None:

@@ -1,4 +1,4 @@
-"""Binary layers for PyTorch: the sign and its surrogate gradients, layers, and tools for whole models."""
+"""Binary layers for PyTorch: the sign and its surrogate gradients, layers, and tools for models."""
 
 from __future__ import annotations
 

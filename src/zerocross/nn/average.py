@@ -14,7 +14,7 @@ THETA = ("majority", "kept")
 class AveragedModel(swa_utils.AveragedModel):
     """Average a model over its updates (SWA or EMA) while its theta weights stay -1 and +1.
 
-    torch's own AveragedModel averages every parameter, so that theta weights silently become real. This one averages
+    torch's AveragedModel averages every parameter, so that theta weights silently become real. This one averages
     real parameters, latent weights and batch-norm statistics; theta weights take the majority sign over all updates, or
     the latest one. Batch-norm statistics lag behind flips, even more so when averaged: re-estimate them at the end with
     ``torch.optim.swa_utils.update_bn``.
@@ -25,16 +25,16 @@ class AveragedModel(swa_utils.AveragedModel):
             (EMA; 0.99 averages over about 100 updates).
         theta: ``"majority"``: the sign of the averaged theta, which needs one more number per weight; a tie keeps the
             current sign. ``"kept"``: the theta weights of the latest update.
-        device: where to keep the average.
+        device: device of the average.
 
-    Example::
-
-        averaged = zerocross.nn.AveragedModel(model, decay=0.99)
-        for x, y in batches:
-            ...
-            optimizer.step()
-            averaged.update_parameters(model)
-        torch.optim.swa_utils.update_bn(batches, averaged)
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), zerocross.nn.BinaryLinear(4, 2))
+        >>> averaged = zerocross.nn.AveragedModel(model, decay=0.99)
+        >>> averaged.update_parameters(model)  # after every optimizer step; at the end swa_utils.update_bn
+        >>> sorted(averaged.module[1].weight.abs().unique().tolist())
+        [1.0]
     """
 
     def __init__(
@@ -82,13 +82,13 @@ def _tensors(model: nn.Module) -> list[Tensor]:
 
 def _thetas(model: nn.Module) -> list[Tensor]:
     """Return the theta weights of a model, tied ones once."""
-    found = {
+    weights = {
         id(weight): weight
         for module in model.modules()
         for name, kind in getattr(module, "binary_kinds", {}).items()
         if kind == "theta" and (weight := getattr(module, name)) is not None
     }
-    return list(found.values())
+    return list(weights.values())
 
 
 def _passing(model: nn.Module) -> set[int]:

@@ -15,7 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import UninitializedParameter
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
-# Layers that multiply data by a weight; not Embeddings, which are tables, nor modules that merely own a matrix.
+# Layers that multiply data by a weight; not Embeddings, which are tables, nor modules that only have a matrix.
 _WEIGHT_LAYERS = (_ConvNd, nn.Linear, nn.Bilinear, nn.RNNBase, nn.MultiheadAttention)
 _IMAGE_SIZES = (32, 8, 28, 64, 224)
 _LENGTHS = (64, 1024, 16000)
@@ -43,7 +43,7 @@ def call(model: nn.Module, example: Example) -> Any:
 
 
 def is_chain(model: nn.Module) -> bool:
-    """Return whether modules certainly run in the order of registration: nested Sequentials only."""
+    """Return True if modules certainly run in the order of registration (only nested Sequentials)."""
     return all(isinstance(m, nn.Sequential) for m in model.modules() if any(True for _ in m.children()))
 
 
@@ -124,12 +124,12 @@ def _nodes(values: Any) -> list[Any]:
 def _shortcuts(
     outputs: list[Any], ends: dict[Any, str], inputs: dict[str, list[Any]], layers: dict[str, nn.Module]
 ) -> set[str]:
-    """Return layers that form a branch of their own between a fork and a sum whose other branch has more layers.
+    """Return single layers that form a branch between a fork and a sum whose other branch has more layers.
 
     If the other branch also has a single layer, a 1 x 1 convolution parallel to a larger one is the shortcut.
     """
     parents = {name: _nearest(nodes, ends) for name, nodes in inputs.items()}
-    found: set[str] = set()
+    shortcuts: set[str] = set()
     for node in _reachable(outputs):
         ways = [fn for fn, _ in node.next_functions if fn is not None]
         if not type(node).__name__.startswith("AddBackward") or len(ways) != 2:
@@ -137,22 +137,22 @@ def _shortcuts(
         for way, other in (ways, ways[::-1]):
             near, far = _nearest([way], ends), _nearest([other], ends)
             if len(near) == 1 and not near & far:
-                (short,) = near
-                if _is_beside(short, far, parents, layers):
-                    found.add(short)
-    return found
+                (single,) = near
+                if _is_beside(single, far, parents, layers):
+                    shortcuts.add(single)
+    return shortcuts
 
 
 def _is_beside(
-    short: str, far: frozenset[str], parents: dict[str, frozenset[str]], layers: dict[str, nn.Module]
+    single: str, far: frozenset[str], parents: dict[str, frozenset[str]], layers: dict[str, nn.Module]
 ) -> bool:
-    """Whether the branch that ends in `far` starts at the same fork as `short`."""
-    level, seen = set(far), {short}
+    """Return True if the branch that ends in `far` starts at the same fork as `single`."""
+    level, seen = set(far), {single}
     for length in range(1, _LONGEST_BRANCH + 1):
         level -= seen
         seen |= level
         for name in level:
-            if parents.get(name) == parents.get(short) and (length > 1 or _side(layers[short]) < _side(layers[name])):
+            if parents.get(name) == parents.get(single) and (length > 1 or _side(layers[single]) < _side(layers[name])):
                 return True
         level = {parent for name in level for parent in parents.get(name, ())}
     return False

@@ -1,6 +1,6 @@
 """Convolution and linear layers whose weights are -1 or +1.
 
-A layer says which of its parameters are binary, and how, in `binary_kinds`: ``{"weight": "theta"}`` (the parameter
+A layer declares which of its parameters are binary, and how, in `binary_kinds`: ``{"weight": "theta"}`` (the parameter
 itself holds -1 and +1, and an optimizer such as GradientFilter flips it) or ``{"weight": "latent"}`` (the parameter is
 real, and the layer computes with its sign). It is an attribute of the layer, because attributes of a Parameter are lost
 by deepcopy.
@@ -27,13 +27,13 @@ MEAN_SCALES = ("channel_mean", "magnitude_aware")  # both compute with mean|w|; 
 
 
 def check_binarizer(binarizer: str, weights: str, scale: str, weight_surrogate: str) -> None:
-    """Raise ValueError unless a layer can have this binarizer beside its other settings."""
+    """Raise a ValueError if a layer cannot combine this binarizer with its other settings."""
     check_choice("binarizer", binarizer, BINARIZERS)
     if weights != "latent":
         raise ValueError(f"binarizer = {binarizer!r} requires latent weights; use weights='latent'")
     if scale != "none" or weight_surrogate != "identity":
         raise ValueError(
-            f"binarizer = {binarizer!r} has a scale and a gradient of its own; leave out scale and weight_surrogate"
+            f"binarizer = {binarizer!r} has its own scale and gradient; leave out scale and weight_surrogate"
         )
 
 
@@ -43,7 +43,7 @@ class _BinaryWeight(Watched):
     weight: Tensor
     scale: nn.Parameter | None
     binarizer: Binarizer | None
-    loaded: bool = False  # whether the weight was loaded from a state dict: an optimizer should not discard it
+    loaded: bool = False  # True if the weight was loaded from a state dict: an optimizer should not discard it
 
     def _configure(
         self,
@@ -151,35 +151,44 @@ class _BinaryWeight(Watched):
 class BinaryConv2d(_BinaryWeight, nn.Conv2d):
     """A 2-d convolution whose weights are -1 or +1: ``conv2d(x, scale * sign(weight)) + bias``.
 
-    Zero padding comes after the sign of the input, so that a border reads 0 and not +1.
+    Zero padding is applied after the sign of the input, so that borders are 0 and not +1.
 
     Args:
-        in_channels: as in `torch.nn.Conv2d`, like the six that follow.
-        out_channels: see there.
-        kernel_size: see there.
-        stride: see there.
-        padding: see there.
-        dilation: see there.
-        groups: see there.
+        in_channels: as in `torch.nn.Conv2d`.
+        out_channels: as in `torch.nn.Conv2d`.
+        kernel_size: as in `torch.nn.Conv2d`.
+        stride: as in `torch.nn.Conv2d`.
+        padding: as in `torch.nn.Conv2d`.
+        dilation: as in `torch.nn.Conv2d`.
+        groups: as in `torch.nn.Conv2d`.
         bias: a real bias per output channel; it starts at 0.
-        weights: ``"theta"``: `weight` itself holds -1 and +1, random at the start; ``"latent"``: it is real, starts as
-            `init` says, and the layer computes with its sign.
+        weights: ``"theta"``: `weight` itself holds -1 and +1, initially random; ``"latent"``: it is real, initialised
+            according to `init`, and the layer computes with its sign.
         scale: ``"none"``; ``"channel_mean"``: times the mean of abs(weight) per output channel, with the gradient
             passed to the latent weight unscaled, as in the published code of Bi-Real Net and ReActNet (latent weights
             only); ``"magnitude_aware"``: the same forward, with the gradient multiplied by that mean, as in Bi-Real
             Net's paper and Larq (latent weights only); ``"learned"``: times a parameter per output channel, 1 at the
             start. No gradient flows through the mean itself.
         weight_surrogate: the surrogate gradient of a latent weight's sign; ``"clip"`` stops it beyond abs(w) = 1.
-        binarizer: None, or a name of `zerocross.nn.BINARIZERS`: a published way from a latent weight to -1 and +1 times
-            a scale, in place of the two before.
+        binarizer: None, or a name of `zerocross.nn.BINARIZERS`: a published conversion of a latent weight to -1 and +1
+            times a scale, instead of `scale` and `weight_surrogate`.
         sign_input: None, or the surrogate with which the input is binarised first.
-        init: the latent start: ``"uniform"`` within +-init_scale; ``"normal"`` with standard deviation init_scale;
+        init: latent weights start ``"uniform"`` within +-init_scale; ``"normal"`` with standard deviation init_scale;
             ``"kaiming_normal"`` with sqrt(2 / inputs of a filter), or ``"kaiming_fan_out"`` with sqrt(2 / outputs), as
             in `torch.nn.init.kaiming_normal_`.
-        init_scale: > 0, see `init`; a tiny one is a start at zero with random signs.
+        init_scale: > 0, see `init`; a tiny value starts at zero with random signs.
         padding_mode: as in `torch.nn.Conv2d`.
         device: as in `torch.nn.Conv2d`.
         dtype: as in `torch.nn.Conv2d`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryConv2d
+        >>> layer = BinaryConv2d(16, 32, kernel_size=3, padding=1, sign_input="polynomial")
+        >>> layer(torch.randn(2, 16, 8, 8)).shape
+        torch.Size([2, 32, 8, 8])
+        >>> sorted(layer.weight.unique().tolist())
+        [-1.0, 1.0]
     """
 
     def __init__(
@@ -216,12 +225,12 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         """Reinitialise the weight."""
         self._start(self.bias)
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """Convolve with the binary weight."""
         return self._conv_forward(self._binary_input(input), self.binary_weight(), self.bias)
 
     def extra_repr(self) -> str:
-        """Return what distinguishes this layer in print."""
+        """Return the settings of this layer for print."""
         return f"{super().extra_repr()}, {self._describe()}"
 
 
@@ -229,24 +238,31 @@ class BinaryConv1d(_BinaryWeight, nn.Conv1d):
     """A 1-d convolution whose weights are -1 or +1, for series (N, C, L): ``conv1d(x, scale * sign(weight)) + bias``.
 
     Args:
-        in_channels: as in `torch.nn.Conv1d`, like the six that follow.
-        out_channels: see there.
-        kernel_size: see there.
-        stride: see there.
-        padding: see there.
-        dilation: see there.
-        groups: see there.
+        in_channels: as in `torch.nn.Conv1d`.
+        out_channels: as in `torch.nn.Conv1d`.
+        kernel_size: as in `torch.nn.Conv1d`.
+        stride: as in `torch.nn.Conv1d`.
+        padding: as in `torch.nn.Conv1d`.
+        dilation: as in `torch.nn.Conv1d`.
+        groups: as in `torch.nn.Conv1d`.
         bias: a real bias per output channel; it starts at 0.
-        weights: as in `BinaryConv2d`, like the six that follow.
-        scale: see there.
-        weight_surrogate: see there.
-        binarizer: see there.
-        sign_input: see there.
-        init: see there.
-        init_scale: see there.
+        weights: as in `BinaryConv2d`.
+        scale: as in `BinaryConv2d`.
+        weight_surrogate: as in `BinaryConv2d`.
+        binarizer: as in `BinaryConv2d`.
+        sign_input: as in `BinaryConv2d`.
+        init: as in `BinaryConv2d`.
+        init_scale: as in `BinaryConv2d`.
         padding_mode: as in `torch.nn.Conv1d`.
         device: as in `torch.nn.Conv1d`.
         dtype: as in `torch.nn.Conv1d`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryConv1d
+        >>> layer = BinaryConv1d(4, 8, kernel_size=3, padding=1, sign_input="polynomial")
+        >>> layer(torch.randn(2, 4, 100)).shape
+        torch.Size([2, 8, 100])
     """
 
     def __init__(
@@ -280,15 +296,15 @@ class BinaryConv1d(_BinaryWeight, nn.Conv1d):
         self._add_parts()
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew."""
+        """Reinitialise the weight."""
         self._start(self.bias)
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """Convolve with the binary weight."""
         return self._conv_forward(self._binary_input(input), self.binary_weight(), self.bias)
 
     def extra_repr(self) -> str:
-        """Return what distinguishes this layer in print."""
+        """Return the settings of this layer for print."""
         return f"{super().extra_repr()}, {self._describe()}"
 
 
@@ -299,15 +315,22 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         in_features: as in `torch.nn.Linear`.
         out_features: as in `torch.nn.Linear`.
         bias: a real bias per output; it starts at 0.
-        weights: as in `BinaryConv2d`, like the six that follow.
-        scale: see there.
-        weight_surrogate: see there.
-        binarizer: see there.
-        sign_input: see there.
-        init: see there.
-        init_scale: see there.
+        weights: as in `BinaryConv2d`.
+        scale: as in `BinaryConv2d`.
+        weight_surrogate: as in `BinaryConv2d`.
+        binarizer: as in `BinaryConv2d`.
+        sign_input: as in `BinaryConv2d`.
+        init: as in `BinaryConv2d`.
+        init_scale: as in `BinaryConv2d`.
         device: as in `torch.nn.Linear`.
         dtype: as in `torch.nn.Linear`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryLinear
+        >>> layer = BinaryLinear(64, 10, scale="learned")
+        >>> layer(torch.randn(2, 64)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(
@@ -335,10 +358,10 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         """Reinitialise the weight."""
         self._start(self.bias)
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's own name
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """Multiply by the binary weight."""
         return F.linear(self._binary_input(input), self.binary_weight(), self.bias)
 
     def extra_repr(self) -> str:
-        """Return what distinguishes this layer in print."""
+        """Return the settings of this layer for print."""
         return f"{super().extra_repr()}, {self._describe()}"

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from zerocross.nn.check import not_signs
 
-_CONSTANT_CHECKS = 3  # in a row before a warning: a single one may be an unusual batch, or a zero initialisation
+_CONSTANT_CHECKS = (
+    3  # consecutive checks before a warning: a single one may be an unusual batch, or a zero initialisation
+)
 
 
 class Watched(nn.Module):
@@ -49,10 +51,10 @@ class Watched(nn.Module):
 
     def _check_weight(self) -> None:
         weight: Tensor = self.weight  # type: ignore[assignment]
-        if getattr(self, "binary_kinds", {}).get("weight") == "theta" and (wrong := not_signs(weight)):
+        if getattr(self, "binary_kinds", {}).get("weight") == "theta" and (count := not_signs(weight)):
             self._warn_once(
                 "weight",
-                f"{wrong:,} of {weight.numel():,} theta weights of a {self} are not -1 or +1: it is not binary. Train "
+                f"{count:,} of {weight.numel():,} theta weights of a {self} are not -1 or +1: it is not binary. Train "
                 "them with GradientFilter, not with Adam or SGD, and average them with zerocross.nn.AveragedModel; "
                 "zerocross.check(model) names the layers",
             )
@@ -64,7 +66,7 @@ class Watched(nn.Module):
 
 
 def readable(x: Tensor) -> bool:
-    """Return whether a value can be read now: not while torch compiles, traces, captures or vmaps it."""
+    """Return True if a value can be read now, that is, not while torch compiles, traces, captures or vmaps it."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or type(x) not in {Tensor, nn.Parameter} or x.is_meta:
         return False
     if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:  # type: ignore[attr-defined]

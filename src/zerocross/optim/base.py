@@ -47,6 +47,13 @@ class BinaryOptimizer(Optimizer, ABC):
             usually stay real, so vectors raise ValueError by default; a group may set this for itself.
         capturable: Whether a step reads no value from the device, so that a CUDA graph can capture it: `lr` and the
             step count are then tensors on the weights' device.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import BinaryOptimizer, Bop
+        >>> optimizer = Bop([torch.nn.Parameter(torch.randn(2, 2))])
+        >>> isinstance(optimizer, BinaryOptimizer), optimizer.kind, optimizer.skipped_steps
+        (True, 'theta', 0)
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
@@ -269,7 +276,7 @@ class BinaryOptimizer(Optimizer, ABC):
         copy_state(self, state_dict)
         for group in self.param_groups:
             self._settle(group)
-        # A schedule that was saved goes on from its own initial values, not from those of this construction.
+        # A saved schedule continues from its own initial values, not from those of this construction.
         self._given = [
             float(group.get("initial_lr", max(float(group["lr"]), given)))
             for group, given in zip(self.param_groups, self._given, strict=True)

@@ -1,4 +1,4 @@
-"""Check whether gradients are finite and small enough to average, over all parameters and ranks."""
+"""Check that gradients are finite and small enough to average, over all parameters and ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,21 @@ Group = dict[str, Any]
 
 
 class NonFiniteError(ValueError):
-    """A gradient contains NaN, infinity, or values too large to average."""
+    """A gradient contains NaN, infinity, or values too large to average.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+        >>> optimizer = zerocross.GradientFilter([weight])
+        >>> weight.grad = torch.full((2, 2), float("nan"))
+        >>> try:
+        ...     optimizer.step()
+        ... except zerocross.optim.NonFiniteError:
+        ...     print("no state has changed")
+        ...
+        no state has changed
+    """
 
 
 def check_policy(nonfinite: str) -> None:
@@ -49,7 +63,7 @@ def check_finite(gradients: Iterable[tuple[Group, Tensor, Tensor]], nonfinite: N
 
 
 def all_finite(tensors: list[Tensor]) -> Tensor:
-    """Whether every element is finite and small enough to average, as a 0-dim bool tensor on the first tensor's device.
+    """Return, as a 0-dim bool tensor on the first tensor's device, whether every element is finite and small enough.
 
     An average changes by x - m, which overflows if both are near the largest float and differ in sign, so values beyond
     a quarter of it count as not finite. Minimum and maximum propagate NaN and infinity and read memory once, 15 times

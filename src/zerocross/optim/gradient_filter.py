@@ -1,4 +1,4 @@
-"""GradientFilter: the paper's optimizer, two moving averages in a row whose sign is the weight (Eqs. 11-13)."""
+"""GradientFilter: the paper's optimizer, two moving averages in series whose sign is the weight (Eqs. 11-13)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from zerocross.filters.flips import alpha_for_flips
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.flip_control import Control, new_control, steer_, steered
 from zerocross.optim.normalize import Normalize, check_normalize, new_rms, normalized
-from zerocross.optim.rounding import compiled_filter_rounded, filter_rounded_, new_pairs, noise_factors, words
+from zerocross.optim.rounding import (
+    compiled_filter_rounded,
+    cuts_rows,
+    filter_rounded_,
+    new_pairs,
+    noise_factors,
+    words,
+)
 from zerocross.optim.shards import local
 from zerocross.optim.signs import count_flips, negative, start_signs_, take_signs_
 
@@ -49,11 +56,12 @@ class GradientFilter(BinaryOptimizer):
         gamma: The inner discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1. None (with a flip rate): as alpha.
         flip_rate: Replaces alpha: flips per weight and step under noise, above 0 and at most arccos(1 - gamma) / pi, or
             0.5 with `gamma=None`. 3.2e-3 is the paper's alpha = 1e-3 with gamma = 0.1.
-        control: "open": alpha is computed from the flip rate. "closed": it is steered, one alpha a group. "layer": it
-            is steered tensor by tensor, so that all layers flip at the rate. Costs a count of flips at every step.
-        normalize: What is done to a gradient before it is filtered. None (the paper): nothing. "rms": it is divided by
-            its tensor's running rms, an average over 10 steps. "sign": it is replaced by its sign. "adam": each
-            element is divided by its own running rms, over 1,000 steps.
+        control: "open": alpha is computed from the flip rate. "closed": alpha is adjusted to the measured flips, one
+            alpha per group. "layer": one alpha per tensor, so that all layers flip at the same rate. The last two count
+            flips at every step.
+        normalize: Normalisation of gradients before the filter. None (the paper): none. "rms": divide by the running
+            rms of the tensor, an average over 10 steps. "sign": replace by the sign. "adam": divide each element by its
+            own running rms, over 1,000 steps.
         warm_start: c >= 0. g starts at -c * rms(first gradient) * theta, so that trained signs survive the first
             updates. With 0 (the paper) the first update sets theta = -sign(gradient) and flips half of all signs: right
             for training from scratch, fatal for fine-tuning. Under pure noise g has a standard deviation of about
@@ -75,6 +83,16 @@ class GradientFilter(BinaryOptimizer):
         vectors: Also accept vectors, such as biases.
 
     Tested in tests/optim against a naive implementation, scipy's lfilter and, sign by sign, latent-weight SGD.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> layer = torch.nn.Linear(4, 4, bias=False)
+        >>> optimizer = zerocross.GradientFilter(layer.parameters(), alpha=1e-2, gamma=0.1, ff_every=1)
+        >>> layer.weight.grad = layer.weight.detach().clone()  # opposes every weight
+        >>> optimizer.step()
+        >>> zerocross.ff_ratio(optimizer)
+        1.0
     """
 
     kind: ClassVar[str] = "theta"
@@ -102,7 +120,7 @@ class GradientFilter(BinaryOptimizer):
         if not warm_start >= 0:
             raise ValueError(f"warm_start is {warm_start}; it must be 0 (the paper's start) or a positive factor")
         if alpha is not None and flip_rate is not None:
-            raise ValueError(f"alpha is {alpha} and flip_rate {flip_rate}: they set the same thing, give one of them")
+            raise ValueError(f"alpha is {alpha} and flip_rate {flip_rate}: they set the same value, use one of them")
         if control not in get_args(Control):
             raise ValueError(f"control is {control!r}; it must be 'open', 'closed' or 'layer'")
         if control != "open" and flip_rate is None:
@@ -191,7 +209,7 @@ class GradientFilter(BinaryOptimizer):
         gammas = [alpha if gamma is None else float(gamma) for alpha, gamma in zip(alphas, given, strict=True)]
         thetas, grads = [params for _, params, _ in gradients], [grads for _, _, grads in gradients]
         if self.state_dtype is not None:
-            self._filter_rounded([group for group, _, _ in gradients], thetas, grads, alphas, gammas)
+            self._filter_rounded(gradients, alphas, gammas)
             return
         ms, gs = ([[local(self.state[p][key]) for p in params] for params in thetas] for key in ("m", "g"))
         # Every rank filters its own shards: no element depends on another.
@@ -204,9 +222,14 @@ class GradientFilter(BinaryOptimizer):
         one_pass = _compiled_filter() if self.compile else filter_in_one_pass_
         one_pass(thetas, grads, ms, gs, alphas, gammas)
 
-    def _filter_rounded(
-        self, groups: list[Group], thetas: Lists, grads: Lists, alphas: list[Any], gammas: list[Any]
-    ) -> None:
+    def _filter_rounded(self, gradients: GroupGradients, alphas: list[Any], gammas: list[Any]) -> None:
+        if any(cuts_rows(p) for _, params, _ in gradients for p in params):
+            counts = [len(params) for _, params, _ in gradients]
+            gradients = [(group, [p], [x]) for group, ps, xs in gradients for p, x in zip(ps, xs, strict=True)]
+            alphas, gammas = (
+                [v for v, count in zip(vs, counts, strict=True) for _ in range(count)] for vs in (alphas, gammas)
+            )
+        groups, thetas, grads = map(list, zip(*gradients, strict=True))
         positions = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         skipped = self.param_groups[0].get("skipped", 0)  # leaves no trace
         factors = [
@@ -225,7 +248,7 @@ class GradientFilter(BinaryOptimizer):
         )
 
     def _filter_and_steer(self, gradients: GroupGradients, alphas: list[float]) -> None:
-        # All tensors of a group hold the same control; where they come and go, the first that has a gradient leads.
+        # All tensors of a group share one control; if gradients are missing, the first tensor with one decides.
         leads = [self.state[params[0]] for _, params, _ in gradients]
         before = [[negative(p) for p in params] for _, params, _ in gradients]
         self._filter(gradients, [steered(a, lead["correction"]) for a, lead in zip(alphas, leads, strict=True)])

@@ -57,6 +57,20 @@ class HybridOptimizer(Optimizer):
         nonfinite: What to do if any gradient, binary or real, contains NaN or infinity, before any optimizer steps:
             "raise", "skip" or "ignore", see BinaryOptimizer ("skip" synchronizes with the device here, which torch's
             optimizers require). None: the setting of the first binary part, or "ignore" if that is a torch optimizer.
+
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), zerocross.nn.BinaryLinear(8, 2))
+        >>> binary, real, no_decay = zerocross.split_params(model)
+        >>> flips = zerocross.GradientFilter(binary, alpha=1e-3)
+        >>> sgd = torch.optim.SGD([*real, *no_decay], lr=0.1, momentum=0.9)
+        >>> optimizer = zerocross.HybridOptimizer(flips, sgd, model)
+        >>> torch.nn.functional.cross_entropy(model(torch.randn(4, 8)), torch.zeros(4).long()).backward()
+        >>> optimizer.step()
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.001, 0.1]
     """
 
     def __init__(

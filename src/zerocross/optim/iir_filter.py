@@ -13,7 +13,7 @@ from zerocross.optim.signs import start_signs_, take_signs_
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 Section = tuple[float, float, float, float, float]  # b0, b1, b2, a1, a2, with a0 = 1
-_LARGEST_RADIUS = 1 + 1e-9  # 1 is an integrator, give or take rounding
+_LARGEST_RADIUS = 1 + 1e-9  # 1 is an integrator, up to rounding
 
 
 class IIRGradientFilter(BinaryOptimizer):
@@ -22,7 +22,7 @@ class IIRGradientFilter(BinaryOptimizer):
     Each section is a difference equation (Eq. 14) in transposed direct form II; a section that is a moving average
     (b = [alpha], a = [1, alpha - 1]) is computed as one. For `cascade(ema(gamma), ema(alpha))` the arithmetic equals
     that of GradientFilter at constant alpha bit for bit. Second-order sections keep their two delays in float64: in
-    float32 a Butterworth filter with its corner at 1e-4 gets 1 sign in 80 wrong.
+    float32, a Butterworth filter with its corner at 1e-4 has 1 wrong sign in 80.
 
     The filter is fixed: there is no alpha to decay. `lr` stays at 1; if a scheduler changes it, the next step raises an
     error.
@@ -37,6 +37,18 @@ class IIRGradientFilter(BinaryOptimizer):
         vectors: Also accept vectors, such as biases.
 
     Tested in tests/optim against scipy.signal.sosfilt on every weight's gradient sequence.
+
+    Examples:
+        >>> import torch
+        >>> from scipy.signal import butter
+        >>> from zerocross.filters import IIRFilter
+        >>> from zerocross.optim import IIRGradientFilter
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = IIRGradientFilter([weight], IIRFilter.from_sos(butter(2, 0.01, output="sos")))
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"

@@ -1,4 +1,4 @@
-"""Gradients made scale-free before they enter a filter.
+"""Normalisation of gradients before a filter.
 
 Scaling a weight's gradient by a constant changes no sign of its filter; a scale that changes over time does.
 """
@@ -14,13 +14,13 @@ from zerocross.optim.shards import whole
 
 Normalize = Literal["rms", "sign", "adam"]
 
-# Discounts of the running rms. One gradient tells a whole tensor's scale well, that of a single weight poorly: the
+# Discounts of the running rms. One gradient estimates the scale of a tensor well, that of a single weight poorly: the
 # first can follow within 10 steps, the second is Adam's usual 0.999.
 _DISCOUNTS = {"rms": 0.1, "adam": 1e-3}
 
 
 def check_normalize(how: Normalize | None) -> None:
-    """Raise ValueError if there is no such normalisation."""
+    """Raise a ValueError if there is no such normalisation."""
     if how is not None and how not in get_args(Normalize):
         raise ValueError(f"normalize is {how!r}; it must be None, 'rms', 'sign' or 'adam'")
 
@@ -49,7 +49,7 @@ def normalized(grads: list[Tensor], states: list[dict[str, Tensor]], how: Normal
 def _divided(grad: Tensor, rms: Tensor, age: Tensor, how: Normalize) -> Tensor:
     size = grad if how == "adam" else _rms_of(grad)
     age.add_(1)
-    # A plain mean over the first steps, then an average: no bias at the start, and nothing to correct.
+    # A plain mean over the first steps, then a moving average: no bias at the start, and no correction.
     weight = (1 / age).clamp(min=_DISCOUNTS[how])
     # rms^2 = (1 - weight) rms^2 + weight size^2, without squares that overflow or vanish
     rms.copy_(torch.hypot(rms * (1 - weight).sqrt(), size * weight.sqrt()))

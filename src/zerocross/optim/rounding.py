@@ -56,20 +56,40 @@ def noise_factors(params: Sequence[Tensor], seeds: Sequence[int], step: int | Te
     step, its row and its column, and on nothing else: not on the device, the other weights, or how it is sharded.
 
     Args:
-        params: Weights; of a sharded one, rows are those of this rank.
+        params: Weights; of a sharded one, rows are those of this rank. One that `cuts_rows` must be the only one.
         seeds: Of each weight.
         step: Counted from 0; a tensor if the step is captured in a CUDA graph.
     """
     device = local(params[0]).device
     count = step.to(torch.int32) if isinstance(step, Tensor) else torch.full((), step, dtype=torch.int32, device=device)
     key = mix(count + _wrapped(_GOLDEN))
-    firsts = [
-        local_range(p)[0] if is_sharded(p) and p.dim() > 1 else (0, p.shape[0] if p.dim() > 1 else 1) for p in params
-    ]
-    spans = tuple((seed, *first) for seed, first in zip(seeds, firsts, strict=True))
-    rows = mix(_row_hashes(spans, device) ^ key) | 1  # odd, so that no bit of a column is lost
+    rows = [(p.shape[0] if p.dim() > 1 else 1) for p in params]
+    spans = tuple(
+        (seed, *(local_range(p)[0] if is_sharded(p) and p.dim() > 1 else (0, size)))
+        for seed, p, size in zip(seeds, params, rows, strict=True)
+    )
+    factors = mix(_row_hashes(spans, device) ^ key) | 1  # odd, so that no bit of a column is lost
     widest = max((p.shape[1:] if p.dim() > 1 else p.shape).numel() for p in params)
-    return mix(_count(widest, device) + mix(key)), rows
+    columns = mix(_count(widest, device) + mix(key))
+    return (_local_columns(columns, params[0]) if cuts_rows(params[0]) else columns), factors
+
+
+def cuts_rows(param: Tensor) -> bool:
+    """Return True if this rank holds parts of rows; such a weight has columns of its own, in a group of its own."""
+    if not is_sharded(param):
+        return False
+    ranges = local_range(param)
+    inner = ranges[1:] if param.dim() > 1 else ranges
+    return any(size != whole for (_, size), whole in zip(inner, param.shape[-len(inner) :], strict=True))
+
+
+def _local_columns(columns: Tensor, param: Tensor) -> Tensor:
+    ranges = local_range(param)
+    inner = ranges[1:] if param.dim() > 1 else ranges
+    part = columns.view(param.shape[-len(inner) :])
+    for dim, (first, size) in enumerate(inner):
+        part = part.narrow(dim, first, size)
+    return part.reshape(-1)
 
 
 @functools.lru_cache(maxsize=256)

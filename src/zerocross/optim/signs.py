@@ -54,7 +54,7 @@ def flips_counted(optimizer: Optimizer, before_sign: BeforeSign) -> Iterator[Non
 
     Args:
         optimizer: The optimizer whose parameters are counted.
-        before_sign: What layers take the sign of; set by HybridOptimizer, which knows the layers.
+        before_sign: The tensors whose sign layers take; set by HybridOptimizer, which knows the layers.
     """
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
@@ -70,7 +70,7 @@ def flips_counted(optimizer: Optimizer, before_sign: BeforeSign) -> Iterator[Non
 
 def count_flips(before: Tensor, after: Tensor) -> Tensor:
     """Count differing signs (the numerator of Eq. 18) of two "is negative" masks; 0-dim int64. Overwrites `after`."""
-    # Sum the counts of a sharded weight here, where all ranks take part, and not where a single rank may read them.
+    # Sum the counts of a sharded weight here, where all ranks take part, since a single rank may read them later.
     return whole(after.ne_(before).count_nonzero())
 
 

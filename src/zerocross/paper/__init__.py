@@ -1,1 +1,1 @@
-"""The paper's figures and tables, one a file: claims, configs and a run."""
+"""The figures and tables of the paper, one per file: claims, configs and a run."""

@@ -1,4 +1,4 @@
-"""The appendix: two moving averages in a row are one second-order filter (Eq. 17)."""
+"""The appendix: a cascade of two moving averages is one second-order filter (Eq. 17)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from zerocross.paper import curves, scales
 from zerocross.paper.artefact import Artefact, Claim, Content, Measured, Scale, Setting, Verdict, no_configs
 from zerocross.paper.session import Session
 
-PAIRS = ((1e-3, 0.1), (1e-5, 0.1), (0.05, 0.3))  # alpha, gamma: the paper's two, and a fast one
+PAIRS = ((1e-3, 0.1), (1e-5, 0.1), (0.05, 0.3))  # (alpha, gamma): the paper's two pairs, and a fast one
 STEPS = {"smoke": 2_000, "reduced": 100_000, "paper": 100_000}
-TOLERANCE = 1e-9  # of the output's size; float64 keeps 16 digits, and 1 / alpha = 1e5 of them are lost in (b, a)
+TOLERANCE = 1e-9  # relative to the output; float64 has 16 digits, and the (b, a) form loses 5 of them at alpha = 1e-5
 
 
 def run(scale: Scale, session: Session) -> Content:
-    """Prove the identity for symbols, and measure it for numbers."""
+    """Prove the identity symbolically, and measure it numerically."""
     del session
     symbolic = {"elimination": _eliminated(), "transfer_functions": _multiplied()}
     numeric = [_numeric(alpha, gamma, STEPS[scale]) for alpha, gamma in PAIRS]
@@ -29,12 +29,12 @@ def run(scale: Scale, session: Session) -> Content:
     taps = {
         f"alpha = {alpha}": filters.ema(alpha),
         f"gamma = {gamma}": filters.ema(gamma),
-        "both in a row (Eq. 17)": filters.cascade(filters.ema(gamma), filters.ema(alpha)),
+        "cascade of both (Eq. 17)": filters.cascade(filters.ema(gamma), filters.ema(alpha)),
     }
     return Content(
         panels=[
             curves.panel(
-                "Weight given to a gradient of so many updates ago",
+                "Weight of a gradient by its age",
                 "age (updates)",
                 "weight",
                 [
@@ -46,7 +46,7 @@ def run(scale: Scale, session: Session) -> Content:
         tables=[
             Table(
                 title="Eq. 17 beside the cascade, on white noise, in float64",
-                columns=["alpha", "gamma", "updates", "largest difference / output's size", "signs that differ"],
+                columns=["alpha", "gamma", "updates", "largest relative difference", "signs that differ"],
                 rows=[[n["alpha"], n["gamma"], n["updates"], f"{n['difference']:.1e}", n["differ"]] for n in numeric],
             )
         ],
@@ -56,25 +56,25 @@ def run(scale: Scale, session: Session) -> Content:
 
 
 def _eliminated() -> str:
-    """What is left when m is eliminated from Eqs. 11 and 12, as the appendix does it, and Eq. 17 is subtracted."""
+    """Eliminate m from Eqs. 11 and 12, as in the appendix, and return the difference to Eq. 17."""
     import sympy as sp
 
     alpha, gamma, x, m1, g1, g2 = sp.symbols("alpha gamma x m_1 g_1 g_2")
     m = (1 - gamma) * m1 + gamma * x  # Eq. 11
     g = (1 - alpha) * g1 + alpha * m  # Eq. 12
-    earlier = sp.solve(sp.Eq(g1, (1 - alpha) * g2 + alpha * m1), m1)[0]  # Eq. 12, one update before
+    previous = sp.solve(sp.Eq(g1, (1 - alpha) * g2 + alpha * m1), m1)[0]  # Eq. 12, one update earlier
     direct = alpha * gamma * x - (alpha + gamma - 2) * g1 - (alpha - 1) * (gamma - 1) * g2  # Eq. 17
-    return str(sp.simplify(g.subs(m1, earlier) - direct))
+    return str(sp.simplify(g.subs(m1, previous) - direct))
 
 
 def _multiplied() -> str:
-    """What is left of the product of both transfer functions (Eq. 16) when that of Eq. 17 is subtracted."""
+    """Multiply both transfer functions (Eq. 16), and return the difference to that of Eq. 17."""
     import sympy as sp
 
     alpha, gamma, z = sp.symbols("alpha gamma z")
-    each = [d / (1 - (1 - d) / z) for d in (alpha, gamma)]
+    factors = [d / (1 - (1 - d) / z) for d in (alpha, gamma)]
     direct = alpha * gamma / (1 + (alpha + gamma - 2) / z + (alpha - 1) * (gamma - 1) / z**2)
-    return str(sp.simplify(sp.together(each[0] * each[1] - direct)))
+    return str(sp.simplify(sp.together(factors[0] * factors[1] - direct)))
 
 
 def _numeric(alpha: float, gamma: float, steps: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _numeric(alpha: float, gamma: float, steps: int) -> dict[str, Any]:
 
 
 def _decayed(alpha: float, gamma: float, steps: int) -> dict[str, Any]:
-    """Eq. 17 with alpha replaced at each update, beside the cascade, under cosine alpha-decay."""
+    """Compare the cascade with Eq. 17 under cosine alpha-decay, where Eq. 17 takes the new alpha at each update."""
     x = np.random.default_rng(1).standard_normal((steps, 64))
     m, g, g1, g2 = np.zeros((4, 64))
     differ = 0
@@ -107,35 +107,35 @@ def _decayed(alpha: float, gamma: float, steps: int) -> dict[str, Any]:
 
 
 def _is_symbolic(measured: Measured) -> Verdict:
-    left = measured["symbolic"]
+    remainders = measured["symbolic"]
     return Verdict(
-        set(left.values()) == {"0"},
-        f"left over: {left['elimination']} by elimination, {left['transfer_functions']} by transfer functions",
+        set(remainders.values()) == {"0"},
+        f"remainder: {remainders['elimination']} by elimination, {remainders['transfer_functions']} by multiplication",
     )
 
 
 def _is_numeric(measured: Measured) -> Verdict:
-    found = measured["numeric"]
-    worst = max(found, key=lambda each: each["difference"])
-    signs = sum(each["differ"] for each in found)
+    pairs = measured["numeric"]
+    worst = max(pairs, key=lambda pair: pair["difference"])
+    signs = sum(pair["differ"] for pair in pairs)
     return Verdict(
         worst["difference"] < TOLERANCE and signs == 0,
-        f"largest difference {worst['difference']:.1e} of the output's size, at alpha = {worst['alpha']}; {signs} of "
-        f"{sum(each['updates'] for each in found):,} signs differ",
+        f"largest relative difference {worst['difference']:.1e}, at alpha = {worst['alpha']}; {signs} of "
+        f"{sum(pair['updates'] for pair in pairs):,} signs differ",
     )
 
 
 def _only_constant(measured: Measured) -> Verdict:
-    found = measured["decayed"]
+    decayed = measured["decayed"]
     return Verdict(
-        found["differ"] > 0,
-        f"{found['differ']:,} of {found['signs']:,} signs differ ({found['differ'] / found['signs']:.2%}) under cosine "
-        f"decay from {found['alpha']}",
+        decayed["differ"] > 0,
+        f"{decayed['differ']:,} of {decayed['signs']:,} signs differ ({decayed['differ'] / decayed['signs']:.2%}) "
+        f"under cosine decay from {decayed['alpha']}",
     )
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What is put in."""
+    """List the inputs of the measurement."""
     return [
         scales.setting(
             "alpha, gamma", ", ".join(f"{a} and {c}" for a, c in PAIRS), "the paper's two pairs, and a fast one"
@@ -146,20 +146,18 @@ def settings(scale: Scale) -> list[Setting]:
 
 ARTEFACT = Artefact(
     name="appendix",
-    title="Appendix: two averages in a row are one second-order filter",
-    caption="An average of an average, multiplied out, is Eq. 17: for symbols it leaves nothing over, and for numbers "
-    "rounding. Under alpha-decay it is no longer the same: there the cascade is what latent weights do.",
+    title="Appendix: a cascade of two averages is one second-order filter",
+    caption="An average of an average, multiplied out, is Eq. 17: exactly in symbols, up to rounding in numbers. Under "
+    "alpha-decay the two forms differ, and latent weights follow the cascade.",
     claims=(
-        Claim("Eqs. 11 and 12 give Eq. 17, for all alpha and gamma", _is_symbolic, paper="derived by hand"),
+        Claim("Eqs. 11 and 12 imply Eq. 17 for all alpha and gamma", _is_symbolic, paper="derived by hand"),
         Claim("Both forms give the same signs in float64 at constant alpha", _is_numeric),
-        Claim("With alpha replaced at every update, Eq. 17 is not the cascade any more", _only_constant),
+        Claim("If alpha changes at every update, Eq. 17 differs from the cascade", _only_constant),
     ),
     settings=settings,
     configs=no_configs,
     run=run,
     plot=pictures.draw,
     paper={"equation": "Eq. 17"},
-    notes=(
-        "The third claim is ours: the paper trains with alpha-decay, and does not say that Eq. 17 then needs a factor.",
-    ),
+    notes=("The third claim is ours: the paper trains with alpha-decay, for which Eq. 17 lacks a factor.",),
 )

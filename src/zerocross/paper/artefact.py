@@ -1,4 +1,4 @@
-"""What a figure or table of the paper is here: claims, settings at three scales, a run, and a picture."""
+"""The parts of an artefact (a figure or table of the paper): claims, settings at three scales, a run, and a picture."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 Scale = Literal["smoke", "reduced", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
-Measured = dict[str, Any]  # the numbers that claims are judged by, as plain containers
+Measured = dict[str, Any]  # the numbers that claims are judged on, as plain containers
 
 
-class NotReady(ValueError):  # noqa: N818 - nothing is wrong
-    """An artefact that another command makes first; the message names it."""
+class NotReady(ValueError):  # noqa: N818 - not an error
+    """Raised for an artefact that needs another command first; the message names the command."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What an artefact's run gives; `reproduce` writes it as JSON, and pictures, claims and the page read only that.
+    """The output of an artefact's run. `reproduce` writes it as JSON, from which pictures, claims and page are created.
 
     Args:
-        measured: The numbers that claims are judged by, as plain containers.
-        runs: Hash, label, seed, accuracy and time of every training behind it.
-        panels: What is drawn.
-        tables: What is listed.
-        trace: Recorded gradients, {label, gradients} each, for the page's filter explorer.
+        measured: The numbers that claims are judged on, as plain containers.
+        runs: Hash, label, seed, accuracy and time of every training of the artefact.
+        panels: Panels to draw.
+        tables: Tables to show.
+        trace: Recorded gradients, each {label, gradients}, for the filter explorer of the page.
     """
 
     measured: Measured
@@ -41,7 +41,7 @@ class Content:
     trace: Sequence[Mapping[str, Any]] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain containers, fit for JSON."""
+        """Return plain containers for JSON."""
         return {
             **({"panels": [each.to_dict() for each in self.panels]} if self.panels else {}),
             "tables": [each.to_dict() for each in self.tables],
@@ -53,10 +53,10 @@ class Content:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the numbers say about a claim.
+    """The verdict on a claim.
 
     Args:
-        holds: True or False; None where it cannot be judged, and `figures` says why.
+        holds: True or False; None if the claim cannot be judged, for the reason in `figures`.
         figures: The numbers, in words.
     """
 
@@ -66,13 +66,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that can turn out to be false.
+    """A claim of the paper that can turn out to be false.
 
     Args:
-        sentence: What should be seen.
+        sentence: The claim.
         check: Content.measured -> Verdict.
-        judged_from: The smallest scale that can tell; below it the numbers are given without a verdict.
-        paper: The paper's own number for it, where it gives one.
+        judged_from: The smallest scale at which the claim can be judged; below it, figures are shown without a verdict.
+        paper: The paper's own figure, if it gives one.
     """
 
     sentence: str
@@ -81,22 +81,22 @@ class Claim:
     paper: str = ""
 
     def verdict(self, measured: Measured, scale: Scale) -> Verdict:
-        """Judge the claim by numbers measured at a scale."""
+        """Judge the claim on numbers measured at a scale."""
         verdict = self.check(measured)
         if verdict.holds is None or SCALES.index(scale) >= SCALES.index(self.judged_from):
             return verdict
-        return Verdict(None, f"{verdict.figures}; not judged at this scale: too little training to tell")
+        return Verdict(None, f"{verdict.figures}; not judged at this scale: too little training")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One value of an artefact's setting, and where it comes from.
+    """A setting of an artefact and its source.
 
     Args:
-        name: Of the setting.
-        value: As used at this scale.
-        stated: Whether the paper states this value.
-        why: Where it states it; or the reason for ours.
+        name: Name of the setting.
+        value: Its value at this scale.
+        stated: True if the paper states this value.
+        why: The section that states it, or the reason for our choice.
     """
 
     name: str
@@ -110,17 +110,17 @@ class Artefact:
     """A figure or table of the paper.
 
     Args:
-        name: On the command line.
+        name: Name on the command line.
         title: One line.
-        caption: What is seen, in our own words.
-        claims: What is checked.
-        settings: scale -> what was set, stated or assumed.
-        configs: scale -> the trainings that it needs, all of which are cached.
+        caption: What the figure or table shows.
+        claims: The claims to check.
+        settings: scale -> the settings, each stated by the paper or assumed.
+        configs: scale -> the trainings that it needs, which are cached.
         run: (scale, session) -> content.
-        plot: Draws panels, or tables where there is no panel, to a .svg or .png file.
-        paper: What the paper itself shows: figure and numbers, to stand beside ours.
-        notes: What a reader must know about it.
-        findings: scale -> what was found out there, above all why a claim fails.
+        plot: Draws panels, or tables if there are no panels, to a .svg or .png file.
+        paper: Figure and numbers of the paper, to compare with ours.
+        notes: Notes for the reader.
+        findings: scale -> observations at that scale, such as why a claim fails.
     """
 
     name: str
@@ -137,6 +137,6 @@ class Artefact:
 
 
 def no_configs(scale: Scale) -> list[Config]:
-    """For an artefact without cached trainings."""
+    """Return no configs, for an artefact without cached trainings."""
     del scale
     return []

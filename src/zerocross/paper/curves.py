@@ -1,4 +1,4 @@
-"""From results of runs to panels: mean, extremes and number of seeds on every curve."""
+"""Convert results of runs to panels; every curve has mean, extremes and number of seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
     "accuracy", "curve", "final", "flips", "flips_and_accuracy", "last_flips", "mean_flips", "panel",
     "percent", "run_rows",
 ]  # fmt: skip
-POINTS = 120  # of a curve over updates: the mean over a block says more than each update
+POINTS = 120  # of a curve over updates; each point is the mean over a block of updates
 
 
 def curve(
@@ -26,14 +26,14 @@ def curve(
     style: Literal["line", "points"] = "line",
     **more: Any,
 ) -> Curve:
-    """One curve: at each x, the mean and the extremes of its values, one per seed.
+    """Return a curve with the mean and the extremes over seeds at each x.
 
     Args:
-        label: In the legend.
-        x: Numbers, or names.
-        values: At each x, one per seed.
+        label: Label in the legend.
+        x: Numbers or names.
+        values: For each x, one value per seed.
         style: "line" or "points".
-        more: n, where the values are means themselves; dash=True; muted=True.
+        more: Further arguments of Curve: n (if the values are means themselves), dash, muted.
     """
     counts = [len(each) for each in values]
     spread = max(counts) > 1
@@ -57,27 +57,27 @@ def panel(
     log: str = "",
     lines: Sequence[Line] = (),
 ) -> Panel:
-    """Curves that share axes.
+    """Return a panel of curves that share axes.
 
     Args:
-        title: Above it.
+        title: Title above the panel.
         x: Name of the x axis.
         y: Name of the y axis.
         curves: See `curve`.
-        log: Which axes are logarithmic: "", "x", "y" or "xy".
-        lines: Numbers of the paper.
+        log: The logarithmic axes: "", "x", "y" or "xy".
+        lines: Reference values of the paper.
     """
     return Panel(title, x, y, "log" if "x" in log else "linear", "log" if "y" in log else "linear", curves, lines)
 
 
 def accuracy(label: str, group: Sequence[Result], **more: Any) -> Curve:
-    """Accuracy after each epoch, counted over all stages."""
+    """Return the curve of accuracy over epochs, which count over all stages."""
     histories = [[line["top1"] for line in result["history"]] for result in group]
     return curve(label, range(1, len(histories[0]) + 1), list(zip(*histories, strict=True)), **more)
 
 
 def flips(label: str, group: Sequence[Result], **more: Any) -> Curve:
-    """The FF ratio over updates, as means over blocks of equal length."""
+    """Return the curve of the FF ratio over updates, averaged over blocks of equal length."""
     updates, values = np.array([result["ff_ratio"] for result in group]).transpose(2, 0, 1)
     blocks = np.array_split(np.arange(values.shape[1]), min(POINTS, values.shape[1]))
     x = [float(updates[0, block].mean()) for block in blocks]
@@ -85,23 +85,23 @@ def flips(label: str, group: Sequence[Result], **more: Any) -> Curve:
 
 
 def mean_flips(result: Result) -> float:
-    """The FF ratio, averaged over a run."""
+    """Return the FF ratio, averaged over a run."""
     return statistics.fmean(value for _, value in result["ff_ratio"])
 
 
 def last_flips(result: Result, share: float = 0.02) -> float:
-    """The FF ratio, averaged over the last part of a run."""
+    """Return the FF ratio, averaged over the last part of a run."""
     values = [value for _, value in result["ff_ratio"]]
     return statistics.fmean(values[-max(1, round(share * len(values))) :])
 
 
 def final(group: Sequence[Result]) -> list[float]:
-    """Accuracy after the last epoch, of each seed."""
+    """Return the accuracy after the last epoch, for each seed."""
     return [result["final"]["top1"] for result in group]
 
 
 def run_rows(groups: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:
-    """What the JSON says of each training."""
+    """Return the entry of each training in the JSON."""
     return [
         {
             "label": label,
@@ -118,10 +118,10 @@ def run_rows(groups: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:
     ]
 
 
-def flips_and_accuracy(made: Mapping[str, Sequence[Result]]) -> list[Panel]:
-    """The two panels that most figures begin with: FF ratio over updates, accuracy over epochs."""
-    on = next(iter(made.values()))[0]["evaluated_on"]
+def flips_and_accuracy(groups: Mapping[str, Sequence[Result]]) -> list[Panel]:
+    """Return the first two panels of most figures: FF ratio over updates, accuracy over epochs."""
+    on = next(iter(groups.values()))[0]["evaluated_on"]
     return [
-        panel("Flips", "update", "FF ratio (flips per weight)", [flips(*item) for item in made.items()], log="y"),
-        panel("Accuracy", "epoch", f"{on} accuracy (%)", [accuracy(*item) for item in made.items()]),
+        panel("Flips", "update", "FF ratio (flips per weight)", [flips(*item) for item in groups.items()], log="y"),
+        panel("Accuracy", "epoch", f"{on} accuracy (%)", [accuracy(*item) for item in groups.items()]),
     ]

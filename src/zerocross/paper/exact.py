@@ -1,4 +1,4 @@
-"""A small training in float64, sign by sign: where two methods are said to be the same, their signs are compared."""
+"""A small training in float64 that records every sign, to check whether two methods are equal."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Small:
     """A small network on scikit-learn's digits: four binary convolutions.
 
     Args:
-        updates: How many.
+        updates: Number of updates.
         width: Channels of the first group.
         batch: Images per update.
-        dtype: Of weights, gradients and filters.
-        shape: Of the decay of the binary weights' lr or alpha; the real parameters' is always cosine.
-        seed: Start and order.
+        dtype: Type of weights, gradients and filters.
+        shape: Schedule of the binary weights' lr or alpha; that of the real parameters is always cosine.
+        seed: Seed of initial weights and data order.
     """
 
     updates: int
@@ -43,15 +43,15 @@ class Small:
 
 
 def signs(small: Small, weights: Literal["theta", "latent"], build: Build, **options: Any) -> np.ndarray:
-    """Which binary weights are negative after each update: (updates, weights), bool.
+    """Return which binary weights are negative after each update, as a bool array of shape (updates, weights).
 
-    Equal seeds give equal first signs, whatever the kind of the weights.
+    Equal seeds give equal initial signs for both kinds of weights.
 
     Args:
         small: The training.
-        weights: What the layers hold.
-        build: The optimizer of the binary weights, from their parameters.
-        options: More of the network's (init_scale, for one).
+        weights: The kind of weights in the layers.
+        build: Builds the optimizer of the binary weights from their parameters.
+        options: Further options of the network, such as init_scale.
     """
     dataset = data.load("digits")
     dtype = _DTYPES[small.dtype]
@@ -79,7 +79,7 @@ def signs(small: Small, weights: Literal["theta", "latent"], build: Build, **opt
 
 
 def compared(one: np.ndarray, other: np.ndarray) -> dict[str, Any]:
-    """How far two trainings agree: signs compared, signs that differ, and the first update with one that does."""
+    """Compare two trainings: number of signs, number of different signs, and the first update with a difference."""
     differs = one != other
     where = np.flatnonzero(differs.any(axis=1))
     return {
@@ -91,11 +91,9 @@ def compared(one: np.ndarray, other: np.ndarray) -> dict[str, Any]:
     }
 
 
-def told(found: dict[str, Any]) -> str:
-    """Such a comparison in words."""
-    if not found["differ"]:
-        return f"all {found['signs']:,} signs equal over {found['updates']} updates with {found['flips']:,} flips"
-    return (
-        f"{found['differ']:,} of {found['signs']:,} signs differ ({found['differ'] / found['signs']:.2%}), the first "
-        f"at update {found['first']}"
-    )
+def describe(comparison: dict[str, Any]) -> str:
+    """Return a comparison in words."""
+    differ, signs, updates = (comparison[key] for key in ("differ", "signs", "updates"))
+    if not differ:
+        return f"all {signs:,} signs equal over {updates} updates with {comparison['flips']:,} flips"
+    return f"{differ:,} of {signs:,} signs differ ({differ / signs:.2%}), the first at update {comparison['first']}"

@@ -1,4 +1,4 @@
-"""Figure 2: real gradients of binary weights in one epoch, and what filters of first and second order make of them."""
+"""Figure 2: real gradients of binary weights in one epoch, filtered at first and second order."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from zerocross.train.config import Config, DataConfig, Stage, to_dict
 GAMMA = 0.1
 ALPHAS = (1e-3, 1e-2, 5e-2)
 SHOWN_ALPHA = 1e-2
-WEIGHTS = 512  # whose gradients are recorded
-SHOWN = 6  # that are kept in the JSON
+WEIGHTS = 512  # number of weights whose gradients are recorded
+SHOWN = 6  # number of weights whose gradients are in the JSON
 FAMILY = np.geomspace(1e-4, 1, 41)  # first-order discounts, for the curve
 
 
 def recorded_config(scale: Scale) -> Config:
-    """Two epochs of the filter: the second is looked at, the first fills the filters' memory."""
+    """Return two epochs of the filter: the first fills the memory of the filters, the second is analysed."""
     config = scales.base(scale)
     if scale == "reduced":  # the paper's epoch: 195 updates of 256 images
         config = dataclasses.replace(config, data=DataConfig("cifar10", validate=False), batch_size=256)
@@ -35,7 +35,7 @@ def recorded_config(scale: Scale) -> Config:
 
 
 def record(config: Config, session: Session) -> dict[str, Any]:
-    """Train, and keep the gradients of some weights, drawn without a look at them: (updates, weights)."""
+    """Train, and record the gradients of randomly drawn weights: (updates, weights)."""
     dataset = train.load_data(config, session.here)
     model = build_model(config, config.stages[0], dataset)
     binary = split_params(model).binary
@@ -43,20 +43,20 @@ def record(config: Config, session: Session) -> dict[str, Any]:
     sizes = np.cumsum([0, *(param.numel() for param in binary)])
     chosen = np.sort(np.random.default_rng(0).choice(sizes[-1], min(WEIGHTS, sizes[-1]), replace=False))
     labels: list[str] = []
-    seen: list[list[Tensor]] = []
+    recorded: list[list[Tensor]] = []
     for param, first, last in zip(binary, sizes[:-1], sizes[1:], strict=True):
-        places = (chosen[(chosen >= first) & (chosen < last)] - first).tolist()
-        labels += [f"{names[id(param)].removesuffix('.weight')}, weight {place}" for place in places]
-        seen.append([])
+        indices = (chosen[(chosen >= first) & (chosen < last)] - first).tolist()
+        labels += [f"{names[id(param)].removesuffix('.weight')}, weight {index}" for index in indices]
+        recorded.append([])
 
-        def keep(param: Tensor, places: list[int] = places, into: list[Tensor] = seen[-1]) -> None:
+        def keep(param: Tensor, indices: list[int] = indices, into: list[Tensor] = recorded[-1]) -> None:
             if param.grad is not None:
-                into.append(param.grad.detach().flatten()[places].cpu().clone())
+                into.append(param.grad.detach().flatten()[indices].cpu().clone())
 
         param.register_post_accumulate_grad_hook(keep)
     fabric = train.make_fabric(config, accelerator=session.here.accelerator)
     fitted = train.fit(config, dataset, model=model, fabric=fabric, show=session.show)
-    gradients = np.concatenate([np.stack([each.numpy() for each in part]) for part in seen], axis=1)
+    gradients = np.concatenate([np.stack([each.numpy() for each in part]) for part in recorded], axis=1)
     return {
         "labels": labels,
         "gradients": [[float(f"{value:.5g}") for value in row] for row in gradients.tolist()],
@@ -104,7 +104,7 @@ def run(scale: Scale, session: Session) -> Content:
 
 
 def _shown(label: str, gradients: np.ndarray, first: int) -> Panel:
-    """One weight, in the epoch after update `first`."""
+    """Return the panel of one weight in the epoch after update `first`."""
     outputs = {
         "gradient": gradients,
         f"first order, alpha {SHOWN_ALPHA:g}": _filtered(filters.ema(SHOWN_ALPHA), gradients),
@@ -114,7 +114,7 @@ def _shown(label: str, gradients: np.ndarray, first: int) -> Panel:
     return curves.panel(
         f"One weight: {label}",
         "update of the epoch",
-        "gradient and outputs, each scaled to size 1",
+        "gradient and outputs, each scaled to a maximum of 1",
         [
             curves.curve(name, epoch, [[v] for v in (x / np.abs(x[first:]).max())[first:]], muted=name == "gradient")
             for name, x in outputs.items()
@@ -123,7 +123,7 @@ def _shown(label: str, gradients: np.ndarray, first: int) -> Panel:
 
 
 def _compared_panels(gradients: np.ndarray, first: int, compared: list[dict[str, Any]]) -> list[Panel]:
-    """Sign changes over alpha, and over how late a filter is."""
+    """Return the panels of sign changes over alpha, and over the delay of a filter."""
     n = gradients.shape[1]
     y = "sign changes per weight and update"
     family = [_figures(filters.ema(float(alpha)), gradients, first) for alpha in FAMILY]
@@ -140,7 +140,7 @@ def _compared_panels(gradients: np.ndarray, first: int, compared: list[dict[str,
         ),
         curves.panel(
             f"{n} weights: sign changes against reaction",
-            "updates until the sign follows a reversed trend",
+            "updates until the sign follows a reversed gradient",
             y,
             [
                 curves.curve(
@@ -170,9 +170,9 @@ def _filtered(filt: filters.IIRFilter, gradients: np.ndarray) -> np.ndarray:
 
 
 def _figures(filt: filters.IIRFilter, gradients: np.ndarray, first: int) -> dict[str, float]:
-    """Of the filtered gradients after update `first`, over all weights; and how late the filter is.
+    """Measure the filtered gradients after update `first`, over all weights, and the delay of the filter.
 
-    noise: the size of the step from one update to the next, as a part of the output's own size.
+    noise: standard deviation of the change from one update to the next, relative to that of the output.
     """
     y = _filtered(filt, gradients)[first - 1 :]
     return {
@@ -184,9 +184,9 @@ def _figures(filt: filters.IIRFilter, gradients: np.ndarray, first: int) -> dict
 
 
 def _compare(gradients: np.ndarray, first: int, alpha: float) -> dict[str, Any]:
-    """Both orders at one alpha, and the first order that follows a reversed trend as late as the second."""
+    """Compare both orders at one alpha, and the first order that follows a reversed gradient as late as the second."""
     second = _figures(_second(alpha), gradients, first)
-    as_late = 1 - 0.5 ** (1 / second["reversal"])  # half of its taps' sum lies in so many updates
+    as_late = 1 - 0.5 ** (1 / second["reversal"])  # then half of the sum of its taps lies within `reversal` updates
     return {
         "alpha": alpha,
         "first": _figures(filters.ema(alpha), gradients, first),
@@ -198,18 +198,18 @@ def _compare(gradients: np.ndarray, first: int, alpha: float) -> dict[str, Any]:
 def _table(compared: list[dict[str, Any]]) -> Table:
     rows = []
     for each in compared:
-        for order, found, alpha in (
+        for order, values, alpha in (
             ("first", each["first"], each["alpha"]),
             ("second", each["second"], each["alpha"]),
-            ("first, as late", each["as_late"], each["as_late"]["alpha"]),
+            ("first, same reversal", each["as_late"], each["as_late"]["alpha"]),
         ):
-            figures = [f"{found[key]:.3g}" for key in ("sign_changes", "noise", "reversal", "mean_delay")]
+            figures = [f"{values[key]:.3g}" for key in ("sign_changes", "noise", "reversal", "mean_delay")]
             rows.append([order, f"{alpha:.2g}", *figures])
     return Table(
         title="In the recorded epoch",
         columns=["order", "alpha", "sign changes per update", "noise", "reversal (updates)", "mean delay (updates)"],
         rows=rows,
-        notes=["noise: step from one update to the next, as a part of the output's own size; median over weights"],
+        notes=["noise: change from one update to the next, relative to the output; median over weights"],
     )
 
 
@@ -219,37 +219,37 @@ def _both(measured: Measured, key: str) -> list[tuple[float, float, float]]:
 
 def _lower(key: str) -> Any:
     def check(measured: Measured) -> Verdict:
-        found = _both(measured, key)
-        told = "; ".join(f"alpha {alpha:g}: {one:.3g} and {two:.3g}" for alpha, one, two in found)
-        return Verdict(all(two < one for _, one, two in found), f"first and second order: {told}")
+        values = _both(measured, key)
+        figures = "; ".join(f"alpha {alpha:g}: {one:.3g} and {two:.3g}" for alpha, one, two in values)
+        return Verdict(all(two < one for _, one, two in values), f"first and second order: {figures}")
 
     return check
 
 
 def _rarer_at_equal_delay(measured: Measured) -> Verdict:
-    found = measured["compared"]
-    told = "; ".join(
+    compared = measured["compared"]
+    figures = "; ".join(
         f"{each['second']['reversal']:.0f} updates: {each['as_late']['sign_changes']:.3g} (alpha "
         f"{each['as_late']['alpha']:.2g}) and {each['second']['sign_changes']:.3g}"
-        for each in found
+        for each in compared
     )
-    holds = all(each["second"]["sign_changes"] < each["as_late"]["sign_changes"] for each in found)
-    return Verdict(holds, f"sign changes of first and second order, each as late as the other: {told}")
+    holds = all(each["second"]["sign_changes"] < each["as_late"]["sign_changes"] for each in compared)
+    return Verdict(holds, f"sign changes of first and second order at the same reversal: {figures}")
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
+    """Return the settings of this artefact."""
     config = recorded_config(scale)
     shared = [each for each in scales.shared(scale) if each.name not in {"data", "epochs", "batch"}]
-    whole = scale != "smoke"
+    full = scale != "smoke"
     return [
-        scales.setting("data", "CIFAR-10, one epoch" if whole else "digits, one epoch", "Fig. 2", stated=whole),
-        scales.setting("batch", config.batch_size, "Section 4" if whole else "cut", stated=whole),
-        scales.setting("which epoch", "the second", "unsaid; the first fills the filters' memory"),
+        scales.setting("data", "CIFAR-10, one epoch" if full else "digits, one epoch", "Fig. 2", stated=full),
+        scales.setting("batch", config.batch_size, "Section 4" if full else "reduced", stated=full),
+        scales.setting("which epoch", "the second", "not stated; the first fills the memory of the filters"),
         scales.setting(
-            "alpha", ", ".join(map(str, ALPHAS)), "unsaid; 1e-3 is that of Section 4.1, the others show more"
+            "alpha", ", ".join(map(str, ALPHAS)), "not stated; 1e-3 as in Section 4.1, and larger ones that show more"
         ),
-        scales.setting("weights", f"{WEIGHTS}, drawn from all; {SHOWN} in the file", "the paper shows one"),
+        scales.setting("weights", f"{WEIGHTS}, drawn at random; {SHOWN} in the file", "the paper shows one"),
         *shared,
     ]
 
@@ -257,21 +257,23 @@ def settings(scale: Scale) -> list[Setting]:
 ARTEFACT = Artefact(
     name="fig2",
     title="Figure 2: real gradients, filtered at first and second order",
-    caption="Gradients of binary weights in one epoch of training are mostly noise. Averaged once they still cross "
-    "zero often; averaged twice, at the same alpha, far less often.",
+    caption="Gradients of binary weights in one epoch of training are mostly noise. A first-order filter still crosses "
+    "zero often; a second-order filter with the same alpha crosses it far less often.",
     claims=(
         Claim(
-            "At the same alpha the second order changes its sign less often",
+            "At the same alpha, a second-order filter changes its sign less often than a first-order filter",
             _lower("sign_changes"),
             paper="less oscillation",
         ),
         Claim(
-            "At the same alpha the second order is smoother", _lower("noise"), paper="reduces the noise even further"
+            "At the same alpha, a second-order filter is smoother",
+            _lower("noise"),
+            paper="reduces the noise even further",
         ),
         Claim(
-            "A first order that follows a new trend as quickly changes its sign more often",
+            "A first-order filter that reacts as quickly changes its sign more often",
             _rarer_at_equal_delay,
-            paper="both benefits: less noise, quicker",
+            paper="less noise and a quicker reaction",
         ),
     ),
     settings=settings,

@@ -1,4 +1,4 @@
-"""Figure 3: a larger learning rate does to flips what a smaller start does."""
+"""Figure 3: a larger learning rate affects flips in the same way as smaller initial weights."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from zerocross.train.config import Config
 FACTORS = {"smoke": (1 / 16, 1, 16), "reduced": (1 / 16, 1, 16, 256), "paper": (1 / 256, 1 / 16, 1, 16, 256)}
 EXACT_FACTORS = (16.0, 10.0, 0.1)
 EXACT_UPDATES = {"smoke": 24, "reduced": 400, "paper": 2_000}
-_LR = 1.0  # of the second panel: stated
+_LR = 1.0  # of the second panel; stated by the paper
 
 
 def by_lr(scale: Scale) -> dict[str, list[Config]]:
-    """Varying lr at one start; lr * weight decay, and the real parameters' lr, stay."""
+    """Vary lr with the same start; lr * weight decay and the lr of real parameters stay constant."""
     return {f"lr {_text(s)}": [_config(scale, lr=s * _LR, start=START)] for s in FACTORS[scale]}
 
 
 def by_start(scale: Scale) -> dict[str, list[Config]]:
-    """Varying start at one lr, in the order of the lr that each should equal."""
+    """Vary the start at one lr, in the order of the lr that each should be equal to."""
     return {f"start {_text(START / s)}": [_config(scale, lr=_LR, start=START / s)] for s in FACTORS[scale]}
 
 
@@ -35,14 +35,14 @@ def _config(scale: Scale, lr: float, start: float) -> Config:
 
 
 def configs(scale: Scale) -> list[Config]:
-    """All trainings."""
+    """Return all trainings."""
     return scales.flat(by_lr(scale) | by_start(scale))
 
 
 def run(scale: Scale, session: Session) -> Content:
-    """Train both families, and compare pairs of equal ratio; then sign by sign in float64."""
+    """Train both families, and compare pairs with the same ratio; then compare signs in float64."""
     groups = session.run(by_lr(scale) | by_start(scale))
-    rates, starts = ({label: groups[label] for label in asked(scale)} for asked in (by_lr, by_start))
+    rates, starts = ({label: groups[label] for label in family(scale)} for family in (by_lr, by_start))
     pairs = [
         {
             "lr": a,
@@ -59,7 +59,7 @@ def run(scale: Scale, session: Session) -> Content:
     ]
     updates = EXACT_UPDATES[scale]
     about = {"updates": updates, "factors": EXACT_FACTORS, "alpha": ALPHA, "start": START}
-    found = session.once("fig3-signs", about, lambda: _exact(updates))
+    comparisons = session.once("fig3-signs", about, lambda: _exact(updates))
     return Content(
         panels=[
             curves.panel(
@@ -79,21 +79,26 @@ def run(scale: Scale, session: Session) -> Content:
         ],
         tables=[
             Table(
-                title="lr times s beside start divided by s, sign by sign: a small network",
+                title="Signs with lr times s, compared with start divided by s: a small network",
                 columns=["s", "type", "updates", "signs", "that differ", "first at update"],
                 rows=[
-                    [_text(e["factor"]), e["dtype"], e["updates"], e["signs"], e["differ"], e["first"]] for e in found
+                    [_text(e["factor"]), e["dtype"], e["updates"], e["signs"], e["differ"], e["first"]]
+                    for e in comparisons
                 ],
-                notes=["A factor of 16 only moves the exponent: rounding is the same, in any type."],
+                notes=["A factor of 16 only changes the exponent, so that rounding is the same in any type."],
             )
         ],
-        measured={"pairs": pairs, "exact": found, "mean_ff": {k: curves.mean_flips(g[0]) for k, g in rates.items()}},
+        measured={
+            "pairs": pairs,
+            "exact": comparisons,
+            "mean_ff": {k: curves.mean_flips(g[0]) for k, g in rates.items()},
+        },
         runs=curves.run_rows(groups),
     )
 
 
 def _exact(updates: int) -> list[dict[str, Any]]:
-    found = []
+    comparisons = []
     for dtype in ("float64", "float32"):
         small = exact.Small(updates, dtype=dtype)
 
@@ -103,9 +108,9 @@ def _exact(updates: int) -> list[dict[str, Any]]:
             )
 
         for factor in EXACT_FACTORS:
-            both = exact.compared(latent(factor * _LR, START), latent(_LR, START / factor))
-            found.append({"factor": factor, "dtype": dtype, **both})
-    return found
+            comparison = exact.compared(latent(factor * _LR, START), latent(_LR, START / factor))
+            comparisons.append({"factor": factor, "dtype": dtype, **comparison})
+    return comparisons
 
 
 def _text(value: float) -> str:
@@ -113,63 +118,65 @@ def _text(value: float) -> str:
 
 
 def _in_float64(measured: Measured) -> Verdict:
-    found = [each for each in measured["exact"] if each["dtype"] == "float64"]
-    flips = min(each["flips"] for each in found)
-    told = "; ".join(f"s = {_text(each['factor'])}: {exact.told(each)}" for each in found)
+    comparisons = [each for each in measured["exact"] if each["dtype"] == "float64"]
+    flips = min(each["flips"] for each in comparisons)
+    figures = "; ".join(f"s = {_text(each['factor'])}: {exact.describe(each)}" for each in comparisons)
     if not flips:
-        return Verdict(None, f"{told}; without a flip there is nothing to compare")
-    return Verdict(all(each["differ"] == 0 for each in found), told)
+        return Verdict(None, f"{figures}; no flips to compare")
+    return Verdict(all(each["differ"] == 0 for each in comparisons), figures)
 
 
 def _in_float32(measured: Measured) -> Verdict:
     pairs = measured["pairs"]
-    told = "; ".join(
-        f"{p['lr']} and {p['start']}: FF ratios differ by {p['ff_difference']:.1e} at most over {p['updates_counted']} "
+    figures = "; ".join(
+        f"{p['lr']} and {p['start']}: FF ratios differ by at most {p['ff_difference']:.1e} over {p['updates_counted']} "
         f"updates, accuracy by {p['top1_difference']:.2f} points"
         for p in pairs
     )
-    return Verdict(all(p["ff_difference"] == 0 and p["top1_difference"] == 0 for p in pairs), told)
+    return Verdict(all(p["ff_difference"] == 0 and p["top1_difference"] == 0 for p in pairs), figures)
 
 
 def _too_small(measured: Measured) -> Verdict:
-    """The smallest ratio of lr to start flips less than the largest."""
+    """Check that the smallest ratio of lr to start flips fewer weights than the largest."""
     means = measured["mean_ff"]
-    (least, low), *_, (most, high) = means.items()
-    return Verdict(low < 0.5 * high, f"mean FF ratio {low:.1e} at {least}, {high:.1e} at {most}")
+    (smallest, low), *_, (largest, high) = means.items()
+    return Verdict(low < 0.5 * high, f"mean FF ratio {low:.1e} at {smallest}, {high:.1e} at {largest}")
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
+    """Return the settings of this artefact."""
     factors = ", ".join(map(_text, FACTORS[scale]))
     return [
         *scales.shared(scale),
         scales.setting("method", "latent SGD, no clipping, no scaling (Eqs. 1-5)", "Section 4", stated=True),
         scales.setting("lr * weight decay", ALPHA, "0.1 * 1e-4, held constant as in Section 4", stated=True),
         scales.setting("lr in (b)", f"{_LR:g}", "Fig. 3's caption", stated=True),
-        scales.setting("lr in (a)", factors, "unsaid; steps of 16, which change no rounding"),
-        scales.setting("start in (a)", f"standard deviation {START}", "unsaid; about torch's own"),
+        scales.setting("lr in (a)", factors, "not stated; factors of 16, which do not change rounding"),
+        scales.setting("start in (a)", f"standard deviation {START}", "not stated; about that of torch's layers"),
         scales.setting("start in (b)", f"{START} / ({factors})", "the inverse of (a)"),
         scales.setting("seeds", "1", "pairs are compared run by run"),
         scales.setting(
-            "sign by sign", f"digits, 4 binary layers, {EXACT_UPDATES[scale]} updates, s = 16 and 10", "ours"
+            "comparison of signs",
+            f"digits, 4 binary layers, {EXACT_UPDATES[scale]} updates, s = 16 and 10",
+            "our choice",
         ),
     ]
 
 
 ARTEFACT = Artefact(
     name="fig3",
-    title="Figure 3: scaling the learning rate is scaling the start by the inverse",
-    caption="Latent weights without clipping and scaling. A binary weight flips when what it has gathered outweighs "
-    "its start, so only the ratio of lr to start counts: each curve of (a) is one of (b).",
+    title="Figure 3: scaling the learning rate equals scaling the initial weights by the inverse",
+    caption="Latent weights without clipping and scaling. A binary weight flips when its accumulated gradients "
+    "outweigh its initial value, so that only the ratio of lr to start matters: each curve in (a) equals one in (b).",
     claims=(
         Claim(
-            "Pairs of equal lr / start have the same signs, to the bit in float64",
+            "Pairs with the same lr / start have the same signs in float64",
             _in_float64,
             paper="the exact same effect",
         ),
-        Claim("In float32, as trained, such pairs have the same flips and the same accuracy", _in_float32),
+        Claim("When trained in float32, such pairs have the same flips and the same accuracy", _in_float32),
         Claim(
-            "A too small ratio of lr to start flips less",
+            "If the ratio of lr to start is too small, fewer weights flip",
             _too_small,
             paper="does not reach the same flipping ratios",
         ),

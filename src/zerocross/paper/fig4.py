@@ -1,4 +1,4 @@
-"""Figure 4: how much the learning rate matters, with magnitudes and without."""
+"""Figure 4: the effect of the learning rate with and without weight magnitudes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zerocross.paper.scales import ALPHA, START
 from zerocross.paper.session import Session
 from zerocross.train.config import Config
 
-# Powers of two near 1e-3, 1e-2, 0.1, 1, 10, 100: scaling by them changes no rounding, so (c) can be equal to the bit.
+# Powers of two near 1e-3, 1e-2, 0.1, 1, 10, 100: scaling by them does not change rounding, so (c) can be bit-identical.
 RATES = {
     "smoke": (2**-3, 1.0, 2**3),
     "reduced": (2**-10, 2**-7, 2**-3, 1.0, 2**3, 2**7),
@@ -32,7 +32,7 @@ KINDS = {
 
 
 def groups(scale: Scale) -> dict[str, list[Config]]:
-    """Kind and lr -> runs."""
+    """Return the runs by kind and lr."""
     return {
         f"{kind} lr {rate:.3g}": scales.seeded(_config(scale, kind, rate), SEEDS[scale][kind])
         for kind in KINDS
@@ -51,16 +51,16 @@ def _config(scale: Scale, kind: str, rate: float) -> Config:
 
 
 def configs(scale: Scale) -> list[Config]:
-    """All trainings."""
+    """Return all trainings."""
     return scales.flat(groups(scale))
 
 
 def run(scale: Scale, session: Session) -> Content:
     """Train every kind at every lr."""
-    made = session.run(groups(scale))
+    results = session.run(groups(scale))
     rates = list(RATES[scale])
-    final = {kind: [curves.final(made[f"{kind} lr {rate:.3g}"]) for rate in rates] for kind in KINDS}
-    on = next(iter(made.values()))[0]["evaluated_on"]
+    final = {kind: [curves.final(results[f"{kind} lr {rate:.3g}"]) for rate in rates] for kind in KINDS}
+    on = next(iter(results.values()))[0]["evaluated_on"]
     return Content(
         panels=[
             curves.panel(
@@ -81,21 +81,21 @@ def run(scale: Scale, session: Session) -> Content:
             )
         ],
         measured={"rates": rates, "final": final},
-        runs=curves.run_rows(made),
+        runs=curves.run_rows(results),
     )
 
 
 def _figures(measured: Measured, kind: str) -> tuple[list[list[float]], int, str]:
-    """Accuracies of a kind, the index of its best lr, and both in words, with what is missing for a verdict."""
+    """Return the accuracies of a kind, the index of its best lr, and the figures in words, with missing seeds."""
     rates, final = measured["rates"], measured["final"][kind]
     means = [statistics.fmean(values) for values in final]
     figures = ", ".join(f"{judge.percent(values)} at {rate:.3g}" for rate, values in zip(rates, final, strict=True))
-    short = judge.too_few({f"lr {rate:.3g}": values for rate, values in zip(rates, final, strict=True)})
-    return final, means.index(max(means)), f"{figures}; {short}" if short else figures
+    reason = judge.too_few({f"lr {rate:.3g}": values for rate, values in zip(rates, final, strict=True)})
+    return final, means.index(max(means)), f"{figures}; {reason}" if reason else figures
 
 
 def _one_optimum(measured: Measured) -> Verdict:
-    """Rises to a best lr inside the range and falls behind it; both ends are below it beyond the seeds' noise."""
+    """Check that accuracy rises to a best lr inside the range and falls beyond it, significantly at both ends."""
     final, best, figures = _figures(measured, "a")
     if "not judged" in figures:
         return Verdict(None, figures)
@@ -106,17 +106,17 @@ def _one_optimum(measured: Measured) -> Verdict:
 
 
 def _fails_when_small(measured: Measured) -> Verdict:
-    """The smallest lr is below the best one beyond the seeds' noise, the largest is not."""
+    """Check that the smallest lr is significantly below the best one, and that the largest is not."""
     final, best, figures = _figures(measured, "b")
     if "not judged" in figures:
         return Verdict(None, figures)
     small, large = (judge.gain(final[best], final[end]) for end in (0, -1))
-    figures = f"{figures}; the best is above the smallest by {small}, above the largest by {large}"
+    figures = f"{figures}; the best lr exceeds the smallest by {small}, the largest by {large}"
     return Verdict(small.low > 0 >= large.low, figures)
 
 
 def _flat(measured: Measured) -> Verdict:
-    """The rates' means differ no more than seeds do (one-way analysis of variance, 5 %)."""
+    """Check that means over rates differ no more than seeds do (one-way analysis of variance, 5 %)."""
     final, _, figures = _figures(measured, "c")
     if all(values == final[0] for values in final):
         return Verdict(holds=True, figures=f"{figures.partition('; not judged')[0]}; the same at every rate")
@@ -127,7 +127,7 @@ def _flat(measured: Measured) -> Verdict:
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
+    """Return the settings of this artefact."""
     return [
         *scales.shared(scale),
         scales.setting("method", "latent SGD (Eqs. 1-5)", "Section 4", stated=True),
@@ -137,30 +137,34 @@ def settings(scale: Scale) -> list[Setting]:
             "Section 4",
             stated=True,
         ),
-        scales.setting("gradient of (a)", "passes the scale unchanged", "as in the paper's own repository"),
-        scales.setting("(c)", "starts at 0 (the smallest number, with a random sign)", "Section 4", stated=True),
+        scales.setting("gradient of (a)", "passes the scaling unchanged", "as in the paper's repository"),
+        scales.setting(
+            "(c)", "starts at 0 (the smallest positive number, with a random sign)", "Section 4", stated=True
+        ),
         scales.setting("lr * weight decay", ALPHA, "held constant, Section 4", stated=True),
         scales.setting(
-            "lr", ", ".join(f"{rate:.3g}" for rate in RATES[scale]), "unsaid; what one would try, near decades"
+            "lr", ", ".join(f"{rate:.3g}" for rate in RATES[scale]), "not stated; about one value per decade"
         ),
-        scales.setting("start of (a) and (b)", f"standard deviation {START}", "unsaid; about torch's own"),
-        scales.setting("precision", PRECISION[scale], "bfloat16 autocast is faster, and as accurate"),
-        scales.setting("seeds", ", ".join(f"{n} of ({kind})" for kind, n in SEEDS[scale].items()), "ours"),
+        scales.setting(
+            "start of (a) and (b)", f"standard deviation {START}", "not stated; about that of torch's layers"
+        ),
+        scales.setting("precision", PRECISION[scale], "bfloat16 autocast is faster and equally accurate"),
+        scales.setting("seeds", ", ".join(f"{n} of ({kind})" for kind, n in SEEDS[scale].items()), "our choice"),
     ]
 
 
 ARTEFACT = Artefact(
     name="fig4",
     title="Figure 4: accuracy over the learning rate, in three settings",
-    caption="With clipping and scaling the learning rate must fit the start and the clipping range. Without them only "
-    "a small one fails, against the start. From a zero start it makes no difference at all: it scales what a sign is "
-    "taken of.",
+    caption="With clipping and scaling, the learning rate must suit the initial weights and the clipping range. "
+    "Without them, only a small learning rate fails, because it cannot overcome the initial weights. With a zero start "
+    "it has no effect at all: it scales a value of which only the sign is used.",
     claims=(
         Claim(
             "(a) has one optimum, inside the range", _one_optimum, judged_from="reduced", paper="just a single optimum"
         ),
         Claim(
-            "(b) fails for a small learning rate only",
+            "(b) fails only for a small learning rate",
             _fails_when_small,
             judged_from="reduced",
             paper="sensitive to small lr",
@@ -173,7 +177,7 @@ ARTEFACT = Artefact(
     plot=pictures.draw,
     paper={"figure": "Fig. 4", "says": "(a) one optimum, (b) sensitive to small learning rates, (c) flat"},
     findings={
-        "reduced": "(b) has one seed of each point, so that its claim is not judged; its figures look as the paper "
-        "says, rising up to the last rate. (c) is the same at every rate to the last image, which needs no seeds."
+        "reduced": "(b) has one seed per point, so that its claim is not judged; its figures agree with the paper and "
+        "rise up to the last rate. (c) is identical at every rate, which needs no further seeds."
     },
 )

@@ -20,30 +20,30 @@ SEEDS = {"smoke": 1, "reduced": 2, "paper": 3}
 
 
 def of_alpha(scale: Scale, alpha: float, schedule: str = "cosine") -> Config:
-    """The filter at this alpha."""
+    """Return the filter with this alpha."""
     return scales.varied(scales.base(scale), optimizer={"alpha": alpha, "schedule": schedule})
 
 
 def groups(scale: Scale) -> dict[str, list[Config]]:
-    """Alpha -> runs."""
+    """Return the runs by alpha."""
     return {f"alpha {alpha:g}": scales.seeded(of_alpha(scale, alpha), SEEDS[scale]) for alpha in ALPHAS[scale]}
 
 
 def configs(scale: Scale) -> list[Config]:
-    """All trainings."""
+    """Return all trainings."""
     return scales.flat(groups(scale))
 
 
 def run(scale: Scale, session: Session) -> Content:
     """Train the filter at every alpha."""
-    made = session.run(groups(scale))
+    results = session.run(groups(scale))
     alphas = list(ALPHAS[scale])
-    final = [curves.final(group) for group in made.values()]
-    ff = [[curves.mean_flips(result) for result in group] for group in made.values()]
-    on = next(iter(made.values()))[0]["evaluated_on"]
+    final = [curves.final(group) for group in results.values()]
+    ff = [[curves.mean_flips(result) for result in group] for group in results.values()]
+    on = next(iter(results.values()))[0]["evaluated_on"]
     return Content(
         panels=[
-            *curves.flips_and_accuracy(made),
+            *curves.flips_and_accuracy(results),
             curves.panel(
                 "Accuracy over alpha",
                 "alpha",
@@ -63,7 +63,7 @@ def run(scale: Scale, session: Session) -> Content:
             )
         ],
         measured={"alphas": alphas, "mean_ff": ff, "final": final},
-        runs=curves.run_rows(made),
+        runs=curves.run_rows(results),
     )
 
 
@@ -72,18 +72,20 @@ def _grows(measured: Measured) -> Verdict:
     means = [statistics.fmean(values) for values in groups]
     figures = ", ".join(f"{m:.1e} at {a:g}" for a, m in zip(measured["alphas"], means, strict=True))
     if min(map(len, groups)) < 2:
-        return Verdict(None, f"mean FF ratio {figures}; one seed each: their noise is unknown")
-    return Verdict(judge.grows(groups), f"mean FF ratio {figures}; judged from first to last against the seeds' noise")
+        return Verdict(None, f"mean FF ratio {figures}; one seed each, so that the noise between seeds is unknown")
+    return Verdict(
+        judge.grows(groups), f"mean FF ratio {figures}; judged from first to last against the noise between seeds"
+    )
 
 
 def _inner_optimum(measured: Measured) -> Verdict:
-    """The best alpha lies inside the range, and both ends are below it beyond the seeds' noise."""
+    """Check that the best alpha lies inside the range, and that both ends are significantly below it."""
     alphas, final = measured["alphas"], measured["final"]
     means = [statistics.fmean(values) for values in final]
     best = means.index(max(means))
     figures = ", ".join(f"{judge.percent(values)} at {alpha:g}" for alpha, values in zip(alphas, final, strict=True))
-    if short := judge.too_few({f"alpha {alpha:g}": values for alpha, values in zip(alphas, final, strict=True)}):
-        return Verdict(None, f"{figures}; {short}")
+    if reason := judge.too_few({f"alpha {alpha:g}": values for alpha, values in zip(alphas, final, strict=True)}):
+        return Verdict(None, f"{figures}; {reason}")
     if best in (0, len(means) - 1):
         return Verdict(holds=False, figures=f"{figures}; the best is at the end of the range")
     ends = [judge.gain(final[best], final[end]) for end in (0, -1)]
@@ -92,26 +94,26 @@ def _inner_optimum(measured: Measured) -> Verdict:
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
+    """Return the settings of this artefact."""
     return [
         *scales.shared(scale),
         scales.setting("method", "the filter (Eqs. 11-13), cosine alpha-decay", "Section 4", stated=True),
         scales.setting(
             "alpha",
             ", ".join(f"{alpha:g}" for alpha in ALPHAS[scale]),
-            "unsaid; around the 1e-3 of Section 4.1"
+            "not stated; around the 1e-3 of Section 4.1"
             if scale == "paper"
-            else "moved up: the best window is a part of the run, and this run is shorter",
+            else "larger: the best window is a fraction of the run, and this run is shorter",
         ),
-        scales.setting("seeds", SEEDS[scale], "ours"),
+        scales.setting("seeds", SEEDS[scale], "our choice"),
     ]
 
 
 ARTEFACT = Artefact(
     name="fig5",
     title="Figure 5: flips and accuracy over alpha",
-    caption="alpha is how much of the past the filter forgets at each update. A large one lets noise flip weights to "
-    "the end; a small one decides early and keeps to it.",
+    caption="alpha is the share of the past that the filter forgets at each update. With a large alpha, noise flips "
+    "weights until the end; with a small alpha, signs are decided early and rarely change again.",
     claims=(
         Claim("The FF ratio grows with alpha", _grows, paper="a too large alpha causes too many flips"),
         Claim(
@@ -125,5 +127,5 @@ ARTEFACT = Artefact(
     configs=configs,
     run=run,
     plot=pictures.draw,
-    paper={"figure": "Fig. 5", "says": "flips grow with alpha; too large and too small ones end lower"},
+    paper={"figure": "Fig. 5", "says": "flips grow with alpha; too large and too small values end at lower accuracy"},
 )

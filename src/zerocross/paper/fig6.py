@@ -18,7 +18,7 @@ NEAR_ZERO = 1e-3  # flips per weight and update: one weight in a thousand
 
 
 def groups(scale: Scale) -> dict[str, list[Config]]:
-    """With decay, and without."""
+    """Return the runs with and without decay."""
     return {
         label: scales.seeded(of_alpha(scale, ALPHA[scale], shape), SEEDS[scale])
         for label, shape in ((WITH, "cosine"), (WITHOUT, "constant"))
@@ -26,24 +26,24 @@ def groups(scale: Scale) -> dict[str, list[Config]]:
 
 
 def configs(scale: Scale) -> list[Config]:
-    """All trainings."""
+    """Return all trainings."""
     return scales.flat(groups(scale))
 
 
 def run(scale: Scale, session: Session) -> Content:
     """Train both."""
-    made = session.run(groups(scale))
-    final = {label: curves.final(group) for label, group in made.items()}
+    results = session.run(groups(scale))
+    final = {label: curves.final(group) for label, group in results.items()}
     return Content(
         panels=[
-            *curves.flips_and_accuracy(made),
+            *curves.flips_and_accuracy(results),
         ],
         tables=[],
         measured={
             "final": final,
-            "last_ff": {label: [curves.last_flips(result) for result in group] for label, group in made.items()},
+            "last_ff": {label: [curves.last_flips(result) for result in group] for label, group in results.items()},
         },
-        runs=curves.run_rows(made),
+        runs=curves.run_rows(results),
     )
 
 
@@ -61,33 +61,33 @@ def _ends_higher(measured: Measured) -> Verdict:
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
-    whole = scale == "paper"
+    """Return the settings of this artefact."""
+    full = scale == "paper"
     return [
         *scales.shared(scale),
         scales.setting("method", "the filter (Eqs. 11-13)", "Section 4", stated=True),
         scales.setting(
             "alpha",
             f"{ALPHA[scale]:g}",
-            "that of Section 4.1; unsaid for this figure" if whole else "larger, for a shorter run",
+            "that of Section 4.1; not stated for this figure" if full else "larger, for a shorter run",
         ),
         scales.setting("alpha-decay", "cosine, or none", "Section 4", stated=True),
-        scales.setting("seeds", SEEDS[scale], "ours"),
+        scales.setting("seeds", SEEDS[scale], "our choice"),
     ]
 
 
 ARTEFACT = Artefact(
     name="fig6",
     title="Figure 6: with alpha-decay and without",
-    caption="As alpha falls, the filter remembers longer and weights settle. Without decay they go on flipping to the "
-    "end, and the network that is evaluated is one of many that it passes through.",
+    caption="As alpha decays, the memory of the filter grows and weights settle. Without decay they keep flipping "
+    "until the end, and the evaluated network is a random sample of the networks along the way.",
     claims=(
-        Claim("With decay the FF ratio ends near zero", _settles, paper="goes to zero"),
-        Claim("With decay accuracy ends higher", _ends_higher, judged_from="reduced", paper="a better end result"),
+        Claim("With decay, the FF ratio ends near zero", _settles, paper="goes to zero"),
+        Claim("With decay, accuracy ends higher", _ends_higher, judged_from="reduced", paper="a better end result"),
     ),
     settings=settings,
     configs=configs,
     run=run,
     plot=pictures.draw,
-    paper={"figure": "Fig. 6", "says": "with decay flips end and accuracy goes on rising"},
+    paper={"figure": "Fig. 6", "says": "with decay, flips cease and accuracy keeps rising"},
 )

@@ -1,4 +1,4 @@
-"""Figure 7: latent weights and the filter at matching hyperparameters; beside them torch's SGD and its own filter."""
+"""Figure 7: latent weights and the filter with matching hyperparameters; torch's SGD and its equivalent filter."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from zerocross.paper.scales import ALPHA
 from zerocross.paper.session import Session
 from zerocross.train.config import Config
 
-LR, MOMENTUM, DECAY = 0.1, 0.9, 1e-4  # stated
-NO_START = 1e-30  # of torch's latent weights: zero but for the sign
+LR, MOMENTUM, DECAY = 0.1, 0.9, 1e-4  # stated by the paper
+NO_START = 1e-30  # initial scale of torch's latent weights: zero except for the sign
 SEEDS = {"smoke": 1, "reduced": 3, "paper": 3}
 TORCH_SEEDS = {"smoke": 1, "reduced": 1, "paper": 3}
 UPDATES = {"smoke": 30, "reduced": 600, "paper": 3_000}
 LATENT, FILTER = "latent SGD, start 0", f"filter, alpha {ALPHA:g}"
-TORCH, ITS_FILTER = "torch.optim.SGD, start 0", "its filter"
+TORCH, ITS_FILTER = "torch.optim.SGD, start 0", "filter of torch.optim.SGD"
 
 
 def true_discounts() -> tuple[float, float]:
-    """Alpha and gamma of the filter that torch's SGD is at these settings."""
+    """Return alpha and gamma of the filter that torch's SGD implements with these settings."""
     return filters.alpha_gamma(filters.from_sgd(LR, MOMENTUM, DECAY))
 
 
 def groups(scale: Scale) -> dict[str, list[Config]]:
-    """Two pairs that should be one each."""
+    """Return the runs of two pairs; the members of each pair should be equal."""
     base = scales.base(scale)
     alpha, gamma = true_discounts()
-    # lr 1 and not 0.1: Figure 4 (c) says that it makes no difference.
+    # lr 1 instead of 0.1: by Figure 4 (c) it makes no difference.
     latent = scales.varied(base, "latent-sgd", optimizer={"lr": 1.0, "weight_decay": ALPHA, "start": 0.0})
     torchs = scales.varied(
         base,
@@ -52,26 +52,28 @@ def groups(scale: Scale) -> dict[str, list[Config]]:
 
 
 def configs(scale: Scale) -> list[Config]:
-    """All trainings."""
+    """Return all trainings."""
     return scales.flat(groups(scale))
 
 
 def run(scale: Scale, session: Session) -> Content:
-    """Train both pairs, then compare them sign by sign."""
-    made = session.run(groups(scale))
-    on = made[LATENT][0]["evaluated_on"]
+    """Train both pairs, then compare their signs."""
+    results = session.run(groups(scale))
+    on = results[LATENT][0]["evaluated_on"]
     updates = UPDATES[scale]
-    found = session.once("fig7-signs", {"updates": updates, "sgd": [LR, MOMENTUM, DECAY]}, lambda: _exact(updates))
-    final = {label: curves.final(group) for label, group in made.items()}
+    comparisons = session.once(
+        "fig7-signs", {"updates": updates, "sgd": [LR, MOMENTUM, DECAY]}, lambda: _exact(updates)
+    )
+    final = {label: curves.final(group) for label, group in results.items()}
     panels = []
     for title, labels in (
         ("matching hyperparameters", (LATENT, FILTER)),
         ("torch's SGD, constant lr", (TORCH, ITS_FILTER)),
     ):
-        # The second one is dashed: it lies on the first.
+        # The second curve is dashed, because it coincides with the first.
         flips, accuracy = (
-            [make(label, made[label], dash=number > 0) for number, label in enumerate(labels)]
-            for make in (curves.flips, curves.accuracy)
+            [draw(label, results[label], dash=number > 0) for number, label in enumerate(labels)]
+            for draw in (curves.flips, curves.accuracy)
         )
         panels += [
             curves.panel(f"Flips: {title}", "update", "FF ratio (flips per weight)", flips, log="y"),
@@ -81,25 +83,26 @@ def run(scale: Scale, session: Session) -> Content:
         panels=panels,
         tables=[
             Table(
-                title="Sign by sign: a small network",
+                title="Comparison of signs: a small network",
                 columns=["pair", "type", "updates", "signs", "that differ", "first at update"],
                 rows=[
-                    [e["pair"], e["dtype"], e["updates"], e["signs"], e["differ"], e["first"]] for e in found.values()
+                    [e["pair"], e["dtype"], e["updates"], e["signs"], e["differ"], e["first"]]
+                    for e in comparisons.values()
                 ],
             )
         ],
         measured={
             "final": final,
-            "exact": found,
+            "exact": comparisons,
             "torch_discounts": dict(zip(("alpha", "gamma"), true_discounts(), strict=True)),
         },
-        runs=curves.run_rows(made),
+        runs=curves.run_rows(results),
     )
 
 
 def _exact(updates: int) -> dict[str, Any]:
-    """Signs of each pair in float64 and float32, and of torch's SGD beside the filter that Eq. 3 would make of it."""
-    found = {}
+    """Compare signs in float64 and float32: both pairs, and torch's SGD with the filter that Eq. 3 suggests for it."""
+    comparisons = {}
     for dtype in ("float64", "float32"):
         decayed, constant = (exact.Small(updates, dtype=dtype, shape=shape) for shape in ("cosine", "constant"))
         latent = exact.signs(
@@ -112,85 +115,97 @@ def _exact(updates: int) -> dict[str, Any]:
             lambda w: torch.optim.SGD(w, lr=LR, momentum=MOMENTUM, weight_decay=DECAY),
             init_scale=NO_START,
         )
-        own = exact.signs(constant, "theta", lambda w: IIRGradientFilter(w, filters.from_sgd(LR, MOMENTUM, DECAY)))
-        papers = exact.signs(constant, "theta", lambda w: GradientFilter(w, alpha=ALPHA, gamma=1 - MOMENTUM))
+        its_filter = exact.signs(
+            constant, "theta", lambda w: IIRGradientFilter(w, filters.from_sgd(LR, MOMENTUM, DECAY))
+        )
+        paper_filter = exact.signs(constant, "theta", lambda w: GradientFilter(w, alpha=ALPHA, gamma=1 - MOMENTUM))
         for name, pair, one, other in (
             ("latent", "latent SGD and the filter, cosine decay", latent, filtered),
-            ("torch", "torch's SGD and from_sgd's filter", sgd, own),
-            ("reading", "torch's SGD and the filter at alpha = lr * weight decay", sgd, papers),
+            ("torch", "torch's SGD and from_sgd's filter", sgd, its_filter),
+            ("reading", "torch's SGD and the filter at alpha = lr * weight decay", sgd, paper_filter),
         ):
-            found[f"{name}, {dtype}"] = {"pair": pair, "dtype": dtype, **exact.compared(one, other)}
-    return found
+            comparisons[f"{name}, {dtype}"] = {"pair": pair, "dtype": dtype, **exact.compared(one, other)}
+    return comparisons
 
 
 def _same_signs(name: str) -> Any:
     def check(measured: Measured) -> Verdict:
-        found = measured["exact"][f"{name}, float64"]
+        double = measured["exact"][f"{name}, float64"]
         single = measured["exact"][f"{name}, float32"]
-        told = f"float64: {exact.told(found)}; float32: {exact.told(single)}"
-        return Verdict(found["differ"] == 0 if found["flips"] else None, told)
+        figures = f"float64: {exact.describe(double)}; float32: {exact.describe(single)}"
+        return Verdict(double["differ"] == 0 if double["flips"] else None, figures)
 
     return check
 
 
 def _other_signs(measured: Measured) -> Verdict:
-    found, alpha = measured["exact"]["reading, float64"], measured["torch_discounts"]["alpha"]
-    return Verdict(found["differ"] > 0, f"alpha is {alpha:.4g} and not {ALPHA:g}; in float64 {exact.told(found)}")
+    comparison, alpha = measured["exact"]["reading, float64"], measured["torch_discounts"]["alpha"]
+    figures = f"alpha is {alpha:.4g} and not {ALPHA:g}; in float64 {exact.describe(comparison)}"
+    return Verdict(comparison["differ"] > 0, figures)
 
 
 def _same_accuracy(measured: Measured) -> Verdict:
-    """The interval of their difference holds 0."""
+    """Check that the interval of the difference contains 0."""
     final = measured["final"]
     pair = {name: final[name] for name in (LATENT, FILTER)}
     figures = "; ".join(f"{name}: {judge.percent(values)}" for name, values in pair.items())
-    if short := judge.too_few(pair):
-        return Verdict(None, f"{figures}; {short}")
+    if reason := judge.too_few(pair):
+        return Verdict(None, f"{figures}; {reason}")
     difference = judge.gain(final[LATENT], final[FILTER])
     return Verdict(difference.low <= 0 <= difference.high, f"{figures}; {difference}")
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
+    """Return the settings of this artefact."""
     alpha, gamma = true_discounts()
     return [
         *scales.shared(scale),
         scales.setting(
             "latent SGD", f"lr * weight decay {ALPHA:g}, cosine, start 0", "0.1 * 1e-4, Section 4", stated=True
         ),
-        scales.setting("its lr", "1 (0.1 sign by sign)", "any lr gives the same signs: Figure 4 (c)"),
+        scales.setting("lr of latent SGD", "1 (0.1 to compare signs)", "any lr gives the same signs: Figure 4 (c)"),
         scales.setting("filter", f"alpha {ALPHA:g}, gamma 0.1, cosine", "Eqs. 9-12", stated=True),
-        scales.setting("torch.optim.SGD", f"lr {LR}, momentum {MOMENTUM}, weight decay {DECAY}, constant lr", "ours"),
-        scales.setting("its filter", f"alpha {alpha:.5g}, gamma {gamma:.5g}, constant", "zerocross.filters.from_sgd"),
-        scales.setting("seeds", f"{SEEDS[scale]}; torch's pair {TORCH_SEEDS[scale]}", "ours"),
-        scales.setting("sign by sign", f"digits, 4 binary layers, {UPDATES[scale]} updates", "ours"),
+        scales.setting(
+            "torch.optim.SGD", f"lr {LR}, momentum {MOMENTUM}, weight decay {DECAY}, constant lr", "our choice"
+        ),
+        scales.setting(ITS_FILTER, f"alpha {alpha:.5g}, gamma {gamma:.5g}, constant", "zerocross.filters.from_sgd"),
+        scales.setting("seeds", f"{SEEDS[scale]}; {TORCH_SEEDS[scale]} of torch's pair", "our choice"),
+        scales.setting("comparison of signs", f"digits, 4 binary layers, {UPDATES[scale]} updates", "our choice"),
     ]
 
 
 ARTEFACT = Artefact(
     name="fig7",
-    title="Figure 7: latent weights and the filter are one",
-    caption="Latent SGD from a zero start, and the filter with alpha = lr * weight decay: the same signs, so the same "
-    "network at every update. torch's SGD folds the decay into the momentum, and is a filter of other discounts.",
+    title="Figure 7: latent weights and the filter are equivalent",
+    caption="Latent SGD from a zero start and the filter with alpha = lr * weight decay have the same signs, so that "
+    "the network is the same at every update. torch's SGD adds the decay to the gradient before momentum, and is a "
+    "filter with other discounts.",
     claims=(
         Claim(
-            "Latent SGD and the filter have the same signs in float64, under decay",
+            "Latent SGD and the filter have the same signs in float64, under alpha-decay",
             _same_signs("latent"),
             paper="equivalent",
         ),
-        Claim("Their accuracy in float32 agrees within the seeds' noise", _same_accuracy, paper="the same curves"),
-        Claim("torch's SGD has the signs of its own filter in float64", _same_signs("torch")),
-        Claim("It does not have those of the filter at alpha = lr * weight decay", _other_signs, judged_from="reduced"),
+        Claim(
+            "Their accuracies in float32 agree within the noise between seeds", _same_accuracy, paper="the same curves"
+        ),
+        Claim("torch's SGD and its equivalent filter have the same signs in float64", _same_signs("torch")),
+        Claim(
+            "torch's SGD and the filter with alpha = lr * weight decay have different signs",
+            _other_signs,
+            judged_from="reduced",
+        ),
     ),
     settings=settings,
     configs=configs,
     run=run,
     plot=pictures.draw,
     paper={"figure": "Fig. 7", "says": "empirically equivalent"},
-    notes=("The third and fourth claim are ours: the paper's Eq. 3 is not what torch.optim.SGD computes.",),
+    notes=("The third and fourth claims are ours: torch.optim.SGD does not compute the paper's Eq. 3.",),
     findings={
-        "reduced": "As trained, in float32, both pairs run as one for 100 to 280 updates and then part: a rounding "
-        "error flips a weight earlier in one than in the other, and training makes more of it. From then on they are "
-        "two runs of the same method, as far apart as seeds: at constant lr, where accuracy jumps from epoch to "
-        "epoch, by 5 points in the last one (one seed)."
+        "reduced": "When trained in float32, the runs of both pairs coincide for 100 to 280 updates and then diverge: "
+        "a rounding error flips a weight earlier in one than in the other, and training amplifies the difference. From "
+        "then on they differ as much as two seeds of the same method: at constant lr, where accuracy fluctuates from "
+        "epoch to epoch, by 5 points in the last epoch (one seed)."
     },
 )

@@ -1,4 +1,4 @@
-"""How claims about seeds are judged: by a difference of means with its interval, and not where seeds are too few."""
+"""Judge claims about accuracy by the difference of means with its interval; with too few seeds, not at all."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Gain:
     high: float
 
     def __str__(self) -> str:
-        """In words, for figures in points."""
+        """Format a difference in points."""
         return f"{self.mean:+.2f} points (95 % interval {self.low:+.2f} to {self.high:+.2f})"
 
 
 def gain(one: Sequence[float], other: Sequence[float]) -> Gain:
-    """mean(one) - mean(other); the interval is unbounded where neither has two values."""
+    """Return mean(one) - mean(other); the interval is unbounded if neither has two values."""
     mean = statistics.fmean(one) - statistics.fmean(other)
     freedom = len(one) + len(other) - 2
     if freedom < 1:
@@ -42,48 +42,48 @@ def gain(one: Sequence[float], other: Sequence[float]) -> Gain:
 
 
 def too_few(groups: Mapping[str, Sequence[float]]) -> str:
-    """What to say where a group has fewer seeds than a comparison of accuracies needs; empty where all have enough."""
-    short = {name: len(values) for name, values in groups.items() if len(values) < MIN_SEEDS}
-    if not short:
+    """Return a message if a group has fewer seeds than a comparison of accuracies needs; empty if all have enough."""
+    counts = {name: len(values) for name, values in groups.items() if len(values) < MIN_SEEDS}
+    if not counts:
         return ""
-    alike = len(short) == len(groups) and len(set(short.values())) == 1
-    have = next(iter(short.values())) if alike else ", ".join(f"{name} {count}" for name, count in short.items())
+    alike = len(counts) == len(groups) and len(set(counts.values())) == 1
+    have = next(iter(counts.values())) if alike else ", ".join(f"{name} {count}" for name, count in counts.items())
     return f"not judged: {have} of the {MIN_SEEDS} seeds that a comparison needs"
 
 
 def above(one: Sequence[float], other: Sequence[float], names: tuple[str, str], margin: float = 0.0) -> Verdict:
-    """Whether accuracy `one` exceeds `other` + margin: by the interval of their difference, or not to be told.
+    """Judge whether accuracy `one` exceeds `other` + margin, by the interval of their difference.
 
     Args:
-        one: A value per seed.
-        other: A value per seed.
-        names: What the two are called.
-        margin: In points; a negative one asks whether `one` is not below `other` by as much.
+        one: One value per seed.
+        other: One value per seed.
+        names: The names of the two.
+        margin: In points; a negative margin judges whether `one` is not below `other` by that much.
     """
     figures = "; ".join(f"{name}: {percent(values)}" for name, values in zip(names, (one, other), strict=True))
-    if short := too_few(dict(zip(names, (one, other), strict=True))):
-        return Verdict(None, f"{figures}; {short}")
+    if reason := too_few(dict(zip(names, (one, other), strict=True))):
+        return Verdict(None, f"{figures}; {reason}")
     difference = gain(one, other)
     figures = f"{figures}; {difference}"
     if difference.low > margin:
         return Verdict(holds=True, figures=figures)
     if difference.high < margin:
         return Verdict(holds=False, figures=figures)
-    return Verdict(None, f"{figures}; the seeds' noise is too large to tell")
+    return Verdict(None, f"{figures}; the noise between seeds is too large to judge")
 
 
 def grows(groups: Sequence[Sequence[float]]) -> bool | None:
-    """Whether means grow from the first group to the last beyond the seeds' noise, and nowhere fall beyond it.
+    """Return True if means grow from the first group to the last beyond the noise between seeds, and never fall.
 
-    None where that cannot be told.
+    None if the noise is too large to judge.
     """
     if any(gain(later, earlier).high < 0 for earlier, later in pairwise(groups)):
         return False
-    whole = gain(groups[-1], groups[0])
-    return True if whole.low > 0 else False if whole.high < 0 else None
+    total = gain(groups[-1], groups[0])
+    return True if total.low > 0 else False if total.high < 0 else None
 
 
 def percent(values: Sequence[float]) -> str:
-    """Mean ± sample standard deviation (number of seeds), in per cent."""
+    """Format values in percent as mean ± sample standard deviation (number of seeds)."""
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.2f}{spread} % (n = {len(values)})"

@@ -1,4 +1,4 @@
-"""bfloat16 beside float32: not a figure of the paper, but what its tables rest on when they are trained in bfloat16."""
+"""bfloat16 compared with float32. Not a figure of the paper; tables trained in bfloat16 rely on this comparison."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ METHODS = ("filter", "torch-sgd")
 PRECISIONS: dict[Literal["32", "bf16"], str] = {"32": "float32", "bf16": "bfloat16"}
 EPOCHS = {"smoke": 3, "reduced": 5, "paper": 400}
 SEEDS = {"smoke": 1, "reduced": 3, "paper": 3}
-MARGIN = 0.05  # the share by which the mean FF ratio of the two may differ
+MARGIN = 0.05  # the relative difference allowed between the mean FF ratios
 
 
 def groups(scale: Scale) -> dict[str, list[Config]]:
-    """Method and precision -> runs; those of Table 2 and of `zerocross compare`."""
+    """Return the runs by method and precision; Table 2 and `zerocross compare` share them."""
     recipe = recipes.get("cifar10-birealnet20").config if scale != "smoke" else scales.base("smoke")
-    whole = with_epochs(recipe, EPOCHS[scale])
+    config = with_epochs(recipe, EPOCHS[scale])
     return {
         f"{method}, {name}": scales.seeded(
-            with_method(dataclasses.replace(whole, precision=precision), method), SEEDS[scale]
+            with_method(dataclasses.replace(config, precision=precision), method), SEEDS[scale]
         )
         for method in METHODS
         for precision, name in PRECISIONS.items()
@@ -36,7 +36,7 @@ def groups(scale: Scale) -> dict[str, list[Config]]:
 
 
 def configs(scale: Scale) -> list[Config]:
-    """All trainings."""
+    """Return all trainings."""
     return scales.flat(groups(scale))
 
 
@@ -68,17 +68,17 @@ def run(scale: Scale, session: Session) -> Content:
 
 
 def _same_accuracy(measured: Measured) -> Verdict:
-    """For both methods the interval of the difference contains zero."""
+    """Check that the interval of the difference contains zero for both methods."""
     final = measured["final"]
-    if short := judge.too_few(final):
-        return Verdict(None, short)
+    if reason := judge.too_few(final):
+        return Verdict(None, reason)
     gains = {method: judge.gain(final[f"{method}, bfloat16"], final[f"{method}, float32"]) for method in METHODS}
     figures = "; ".join(f"{method}: {difference}" for method, difference in gains.items())
     return Verdict(all(each.low <= 0 <= each.high for each in gains.values()), figures)
 
 
 def _same_flips(measured: Measured) -> Verdict:
-    """For both methods the mean FF ratios are within the margin of each other."""
+    """Check that the mean FF ratios of both methods differ by no more than the margin."""
     means = {name: statistics.fmean(values) for name, values in measured["flips"].items()}
     ratios = {method: means[f"{method}, bfloat16"] / means[f"{method}, float32"] for method in METHODS}
     figures = "; ".join(f"{method}: {ratio:.3f} x" for method, ratio in ratios.items())
@@ -86,25 +86,27 @@ def _same_flips(measured: Measured) -> Verdict:
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
+    """Return the settings of this artefact."""
     data = "digits, digits_net" if scale == "smoke" else "CIFAR-10, all images, Bi-RealNet-20"
     return [
         scales.setting("data, network", data, "as in Table 2"),
         scales.setting("epochs", EPOCHS[scale], "as in Table 2"),
         scales.setting("methods", ", ".join(METHODS), "the filter, and latent weights under torch's SGD"),
-        scales.setting("bfloat16", "autocast; parameters, filter state and batch statistics stay float32", "ours"),
-        scales.setting("seeds", SEEDS[scale], "ours"),
+        scales.setting(
+            "bfloat16", "autocast; parameters, filter state and batch statistics stay float32", "our choice"
+        ),
+        scales.setting("seeds", SEEDS[scale], "our choice"),
     ]
 
 
 ARTEFACT = Artefact(
     name="precision",
-    title="Beyond the paper: bfloat16 beside float32",
-    caption="The paper trains in float32. Here most CIFAR-10 runs are in bfloat16, which is faster on processors and "
-    "GPUs that have it; these curves show that it changes neither the flips nor the accuracy beyond the seeds' noise.",
+    title="Beyond the paper: bfloat16 compared with float32",
+    caption="The paper trains in float32. Here most CIFAR-10 runs use bfloat16, which is faster on processors and GPUs "
+    "that support it. It changes neither flips nor accuracy beyond the noise between seeds.",
     claims=(
         Claim(
-            "Accuracy in bfloat16 cannot be told from that in float32",
+            "Accuracy in bfloat16 does not differ significantly from float32",
             _same_accuracy,
             judged_from="reduced",
             paper="not in the paper",

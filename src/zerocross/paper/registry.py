@@ -1,4 +1,4 @@
-"""The artefacts by name, in the order of the paper, and what goes beyond it last."""
+"""The artefacts by name, in the order of the paper; artefacts beyond the paper come last."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ ARTEFACTS: Mapping[str, Artefact] = MappingProxyType(
 
 
 def get(name: str) -> Artefact:
-    """The artefact of that name, or an error that lists the names."""
+    """Return the artefact with this name, or raise a ValueError that lists the names."""
     check_choice("artefact", name, ARTEFACTS)
     return ARTEFACTS[name]

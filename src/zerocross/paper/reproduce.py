@@ -1,4 +1,4 @@
-"""Make an artefact: run what is missing, judge its claims, write JSON and pictures."""
+"""Create an artefact: run the missing trainings, judge its claims, write JSON and pictures."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from zerocross.paper.artefact import Artefact, Content, Scale
 from zerocross.paper.session import Session
 from zerocross.provenance import provenance
 
-KIND = "zerocross reproduce"  # tells our files from others
+KIND = "zerocross reproduce"  # identifies files written by this command
 
 
 def paths(out: Path, name: str, scale: Scale) -> dict[str, Path]:
-    """The files of an artefact."""
+    """Return the files of an artefact."""
     return {kind: out / f"{name}-{scale}.{kind}" for kind in ("json", "svg", "png")}
 
 
 def make(artefact: Artefact, scale: Scale, session: Session) -> dict[str, Any]:
-    """Run an artefact, and write its JSON and pictures; an earlier version is replaced."""
-    began = time.monotonic()
+    """Run an artefact, and write its JSON and pictures, replacing an earlier version."""
+    start = time.monotonic()
     content = artefact.run(scale, session)
     document = {
         "kind": KIND,
@@ -35,11 +35,11 @@ def make(artefact: Artefact, scale: Scale, session: Session) -> dict[str, Any]:
         "caption": artefact.caption,
         "command": f"zerocross reproduce {artefact.name} --scale {scale}",
         "claims": judged(artefact, scale, content),
-        "notes": [*artefact.notes, *(found for at, found in artefact.findings.items() if at == scale)],
+        "notes": [*artefact.notes, *(text for at, text in artefact.findings.items() if at == scale)],
         "paper": dict(artefact.paper),
         "settings": [dataclasses.asdict(setting) for setting in artefact.settings(scale)],
         "seconds": round(sum(run["seconds"] for run in content.runs), 1),
-        "wall_seconds": round(time.monotonic() - began, 1),
+        "wall_seconds": round(time.monotonic() - start, 1),
         "provenance": {
             **provenance(),
             "seeds": sorted({run["seed"] for run in content.runs}),
@@ -54,7 +54,7 @@ def make(artefact: Artefact, scale: Scale, session: Session) -> dict[str, Any]:
 
 
 def judged(artefact: Artefact, scale: Scale, content: Content) -> list[dict[str, Any]]:
-    """The claims with their verdicts."""
+    """Return the claims with their verdicts."""
     return [
         {"sentence": claim.sentence, **dataclasses.asdict(claim.verdict(content.measured, scale)), "paper": claim.paper}
         for claim in artefact.claims
@@ -62,7 +62,7 @@ def judged(artefact: Artefact, scale: Scale, content: Content) -> list[dict[str,
 
 
 def draw(artefact: Artefact, files: Mapping[str, Path]) -> None:
-    """Draw an artefact's pictures from its JSON file."""
+    """Draw the pictures of an artefact from its JSON file."""
     data = json.loads(files["json"].read_text(encoding="utf-8"))["data"]
     panels = [panel_from(values) for values in data.get("panels", [])]
     tables = [table_from(values) for values in data["tables"]]

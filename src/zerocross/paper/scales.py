@@ -1,4 +1,4 @@
-"""The three scales: what the analyses of the paper train, cut to seconds, to minutes, or not at all."""
+"""The three scales of the paper's analyses: reduced to seconds (smoke), to minutes (reduced), or in full (paper)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zerocross.train.config import Config, DataConfig, ModelConfig, RealConfig, 
 from zerocross.train.variants import with_method
 
 ALPHA = 1e-5  # lr * weight decay of the paper's analyses: 0.1 * 1e-4
-START = 0.05  # standard deviation of latent weights at the start, about that of torch's own layers in this network
+START = 0.05  # standard deviation of the initial latent weights, about that of torch's layers in this network
 TRAIN_SIZE = 10_000
 
 
 def base(scale: Scale) -> Config:
-    """The run that all analyses of Section 4 vary: the filter, on Bi-RealNet-20 (at smoke scale a small relative)."""
+    """Return the run that all analyses of Section 4 vary: the filter on Bi-RealNet-20 (smoke: a small network)."""
     recipe = dataclasses.replace(recipes.get("cifar10-birealnet20").config, precision="32")
     if scale == "paper":
         return recipe
@@ -51,9 +51,9 @@ def varied(
     optimizer: Mapping[str, Value] | None = None,
     model: Mapping[str, Value] | None = None,
 ) -> Config:
-    """A run by another method, or with other hyperparameters of the binary weights or options of the network.
+    """Return a run with another method, or with other hyperparameters of the binary weights or network options.
 
-    Real parameters keep their own settings, whatever the method's are.
+    Real parameters keep their settings, even if the method has its own.
     """
     real = config.real
     if method is not None:
@@ -67,40 +67,40 @@ def varied(
 
 
 def seeded(config: Config, seeds: int) -> list[Config]:
-    """The same run at seeds 0 to seeds - 1."""
+    """Return the same run with seeds 0 to seeds - 1."""
     return [dataclasses.replace(config, seed=seed) for seed in range(seeds)]
 
 
 def flat(groups: Mapping[str, Sequence[Config]]) -> list[Config]:
-    """All runs of all groups, each once."""
+    """Return all runs of all groups, without duplicates."""
     return list({config.hash: config for configs in groups.values() for config in configs}.values())
 
 
 def shared(scale: Scale) -> list[Setting]:
-    """What all analyses share, as the JSON lists it."""
+    """Return the settings that all analyses share."""
     config = base(scale)
     real = config.real
-    whole = scale == "paper"
+    full = scale == "paper"
     data = {
-        "smoke": "scikit-learn's digits, 8 x 8, 1,437 to train on; accuracy on the other 360",
-        "reduced": f"CIFAR-10, {TRAIN_SIZE:,} of the training images; accuracy on 5,000 others of them, held out",
+        "smoke": "scikit-learn's digits, 8 x 8: 1,437 training images; accuracy on the other 360",
+        "reduced": f"CIFAR-10, {TRAIN_SIZE:,} of the training images; accuracy on 5,000 held-out training images",
         "paper": "CIFAR-10, 50,000 training images; accuracy on the 10,000 test images",
     }[scale]
     network = {
         "smoke": "digits_net, two groups of 8 and 16 channels",
-        "reduced": "Bi-RealNet-20, whole",
+        "reduced": "Bi-RealNet-20",
         "paper": "Bi-RealNet-20",
     }[scale]
-    cut = "cut" if scale == "reduced" else "cut to seconds, data from inside a package"
+    reduced = "reduced" if scale == "reduced" else "reduced to run in seconds, on data that a package ships"
     epochs = config.stages[0].epochs
     return [
-        Setting("data", data, whole, "Section 4" if whole else cut),
-        Setting("network", network, scale != "smoke", "Section 4" if scale != "smoke" else cut),
-        Setting("shortcut, activation", "pool, prelu", stated=False, why="unsaid; chosen on validation data")
+        Setting("data", data, full, "Section 4" if full else reduced),
+        Setting("network", network, scale != "smoke", "Section 4" if scale != "smoke" else reduced),
+        Setting("shortcut, activation", "pool, prelu", stated=False, why="not stated; chosen on validation data")
         if scale != "smoke"
         else Setting("shortcut, activation", "subsample, hardtanh", stated=False, why="those of digits_net"),
-        Setting("epochs", str(epochs), whole, "Section 4.1" if whole else cut),
-        Setting("batch", str(config.batch_size), whole, "Section 4" if whole else "smaller, for more updates"),
+        Setting("epochs", str(epochs), full, "Section 4.1" if full else reduced),
+        Setting("batch", str(config.batch_size), full, "Section 4" if full else "smaller, for more updates"),
         Setting(
             "real parameters",
             f"SGD, lr {real.lr} cosine, momentum {real.momentum}, weight decay {real.weight_decay}, not on batch norm",
@@ -112,5 +112,5 @@ def shared(scale: Scale) -> list[Setting]:
 
 
 def setting(name: str, value: Any, why: str, *, stated: bool = False) -> Setting:
-    """One more setting of an artefact; assumed unless it says otherwise."""
+    """Return a setting of an artefact; assumed unless `stated`."""
     return Setting(name, str(value), stated, why)

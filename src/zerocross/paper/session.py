@@ -1,4 +1,4 @@
-"""Where an artefact is made: its folders, its devices, and what has been made before."""
+"""A session of `reproduce`: folders, devices, and the caches of finished runs and searches."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Session:
 
     Args:
         place: Data and device.
-        out: Where artefacts are written; finished runs are in out/runs.
-        work: Where unfinished runs have their folders, and single parts their files.
+        out: Folder of artefacts; finished runs are in out/runs.
+        work: Folder of unfinished runs and of cached intermediate results.
         execution: How many runs at a time, and where.
-        show: Progress on the terminal.
+        show: Show progress on the terminal.
     """
 
     place: train.Placement
@@ -43,72 +43,72 @@ class Session:
 
     @property
     def results(self) -> Path:
-        """Where finished runs are."""
+        """The folder of finished runs."""
         return self.out / "runs"
 
     @property
     def here(self) -> train.Placement:
-        """Data and device of what is trained in this process, wherever the runs are."""
+        """Data and device of trainings in this process, even if other runs are on a cluster."""
         return dataclasses.replace(self.place, accelerator="auto") if self.execution.cluster != "local" else self.place
 
     @property
     def cache(self) -> RunCache:
-        """Where trainings are kept."""
+        """The cache of trainings."""
         return RunCache(self.results, self.work)
 
     def find(self, config: Config) -> Result | None:
-        """The result of a finished training, or None."""
+        """Return the result of a finished training, or None."""
         return self.cache.find(training(config, self.place))
 
     def search(self, searches: Sequence[Search]) -> list[Result]:
-        """The results of all searches, made where they are not there yet."""
+        """Return the results of all searches, running those that are not cached."""
         cache = RunCache(self.out / "searches", self.work)
         return run_searches(searches, self.place, cache, self.execution, show=self.show)
 
     def run(self, groups: Groups) -> dict[str, list[Result]]:
-        """The results of all runs, group by group, trained where they are not there yet.
+        """Return the results of all runs by group, training those that are not cached.
 
         Args:
-            groups: Label -> runs that differ in their seed alone. A run may stand in several groups.
+            groups: Label -> runs that differ only in their seed. A run may be in several groups.
 
         Raises:
-            train.RunError: after all others have been made, if one failed.
+            train.RunError: if a run failed; raised after all other runs have finished.
         """
         labels: dict[str, str] = {}
         for label, configs in groups.items():
             for config in configs:
                 labels.setdefault(config.hash, label)
         every = [config for configs in groups.values() for config in configs]
-        made = run_all(
-            sorted(every, key=lambda config: config.seed),  # one of each group first
+        results = run_all(
+            sorted(every, key=lambda config: config.seed),  # the first seed of each group first
             self.place,
             self.cache,
             self.execution,
             show=self.show,
             describe=lambda config: f"{labels[config.hash]}, seed {config.seed}",
         )
-        if failed := [f"{labels[result['hash']]}: {result['failed']}" for result in made if "failed" in result]:
-            raise train.RunError(f"{len(failed)} of {len(made)} runs failed: {'; '.join(failed)}")
-        check_revisions(made)
-        found = {result["hash"]: result for result in made}
-        return {label: [found[config.hash] for config in configs] for label, configs in groups.items()}
+        if failed := [f"{labels[result['hash']]}: {result['failed']}" for result in results if "failed" in result]:
+            raise train.RunError(f"{len(failed)} of {len(results)} runs failed: {'; '.join(failed)}")
+        check_revisions(results)
+        by_hash = {result["hash"]: result for result in results}
+        return {label: [by_hash[config.hash] for config in configs] for label, configs in groups.items()}
 
-    def once(self, name: str, about: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """What `make` gives, read from a file where it has been made before from the same settings.
+    def once(self, name: str, about: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
+        """Return the result of `compute`, cached in a file by its settings.
 
         Args:
-            name: Of the file, before the hash of `about`.
-            about: All that decides the result; plain containers.
-            make: Makes it, as plain containers.
+            name: Name of the file, before the hash of `about`.
+            about: All settings that determine the result, as plain containers.
+            compute: Computes the result, as plain containers.
         """
-        decides = {"about": about, "engine": ENGINE_REVISION}
-        key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+        settings = {"about": about, "engine": ENGINE_REVISION}
+        key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
         path = self.work / f"{name}-{key}.json"
         if path.exists():
             try:
                 return json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as wrong:
-                raise ValueError(f"{path} is damaged: {wrong}; remove it to have it made again") from None
-        made = make()
-        write_json(path, made)
-        return json.loads(json.dumps(made))
+            except ValueError as error:
+                raise ValueError(f"{path} is damaged: {error}; remove the file to compute it again") from None
+        result = compute()
+        write_json(path, result)
+        return json.loads(json.dumps(result))

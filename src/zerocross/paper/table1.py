@@ -1,4 +1,4 @@
-"""Table 1: what there is to tune, with latent weights and with the filter: counted by what changes a training."""
+"""Table 1: the hyperparameters of latent weights and of the filter, counted as settings that change a training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerocross.paper.session import Session
 from zerocross.train import assign, fit
 from zerocross.train.config import Config, resolved
 
-# Settings of the binary weights' network options; all others describe the network itself.
+# Network options that are settings of the binary weights; all others describe the network itself.
 OF_WEIGHTS = ("scale", "weight_surrogate", "init_scale")
 # Another value to try, by field; numbers that are not listed are halved.
 OTHER = {
@@ -26,11 +26,11 @@ OTHER = {
     "model.options.scale": {"channel_mean": "none"},
     "model.options.weight_surrogate": {"clip": "identity", "identity": "clip"},
 }
-# For weights that come from elsewhere; a training from scratch has it at 0.
+# For pretrained weights only; 0 when training from scratch.
 NOT_FROM_SCRATCH = {"filter": ("optimizer.warm_start",)}
-# Latent weights so large that clipping is felt in a training of seconds.
+# Latent weights so large that clipping has an effect in a training of seconds.
 LATENT_BASE = {"optimizer.lr": "2", "model.options.init_scale": "0.8", "optimizer.weight_decay": "0.01"}
-# What the paper calls each field.
+# The paper's name of each field.
 WORDS = {
     "optimizer.lr": "learning rate",
     "optimizer.schedule": "decay",
@@ -45,7 +45,7 @@ WORDS = {
 
 
 def candidates(config: Config) -> dict[str, str]:
-    """Field -> another value, of all settings of a run that speak about its binary weights."""
+    """Return another value for each setting of a run that concerns its binary weights, by field."""
     values = {f"optimizer.{name}": value for name, value in config.optimizer.items()}
     values |= {f"model.options.{name}": config.model.options[name] for name in OF_WEIGHTS}
     other = {}
@@ -70,23 +70,23 @@ def _base(method: str) -> Config:
 
 
 def _signs(config: Config) -> np.ndarray:
-    """Of all binary weights after a short training."""
+    """Return the signs of all binary weights after a short training."""
     fitted = fit(config, datasets.load("digits"), show=False)
     return torch.cat([weight.detach().flatten() < 0 for weight in split_params(fitted.model).binary]).numpy()
 
 
 def counted(method: str) -> dict[str, int]:
-    """Field -> how many weights end with another sign when it is changed."""
+    """Return the number of weights that end with another sign if a setting is changed, by field."""
     config = _base(method)
-    as_it_is = _signs(config)
-    found = {}
+    reference = _signs(config)
+    changes = {}
     for field, value in candidates(config).items():
-        found[field] = int((_signs(assign.changed(config, {field: value})) != as_it_is).sum())
-    return found
+        changes[field] = int((_signs(assign.changed(config, {field: value})) != reference).sum())
+    return changes
 
 
 def run(scale: Scale, session: Session) -> Content:
-    """Train a small network as it is, and with each setting changed."""
+    """Train a small network with default settings, and with each setting changed."""
     del scale
     names = ("torch-sgd", "filter")
     about = {name: {"config": _base(name).hash, "changes": candidates(_base(name))} for name in names}
@@ -94,22 +94,22 @@ def run(scale: Scale, session: Session) -> Content:
     return Content(
         tables=[
             Table(
-                title="Settings of the binary weights, and how many of their signs change with them",
-                columns=["method", "setting", "config field", "weights that end otherwise"],
+                title="Settings of the binary weights, and the number of signs that change with each",
+                columns=["method", "setting", "config field", "signs that change"],
                 rows=[
                     [name, WORDS.get(field, field), field, count]
                     for name in names
                     for field, count in changed[name].items()
                 ],
                 notes=[
-                    "optimizer.warm_start of the filter is for weights that come from elsewhere; it is 0 from scratch"
+                    "optimizer.warm_start of the filter is for pretrained weights; it is 0 when training from scratch"
                 ],
             ),
             Table(
                 title="All methods of this package",
-                columns=["method", "number", "to tune"],
+                columns=["method", "number", "hyperparameters"],
                 rows=[[name, len(each.tuned), ", ".join(each.tuned)] for name, each in methods.METHODS.items()],
-                notes=["as their authors tune them"],
+                notes=["Hyperparameters that the authors of each method tune."],
             ),
         ],
         measured={"changed": changed},
@@ -127,36 +127,36 @@ def _seven_to_three(measured: Measured) -> Verdict:
 
 
 def _no_effect(measured: Measured) -> Verdict:
-    """Settings of magnitude leave every sign of the filter's weights as it is."""
+    """Check that settings of magnitude change no sign of the filter's weights."""
     changed: dict[str, Any] = measured["changed"]["filter"]
-    found = {field: changed[field] for field in ("model.options.weight_surrogate", "model.options.init_scale")}
+    counts = {field: changed[field] for field in ("model.options.weight_surrogate", "model.options.init_scale")}
     return Verdict(
-        not any(found.values()), "; ".join(f"{field}: {count} signs change" for field, count in found.items())
+        not any(counts.values()), "; ".join(f"{field}: {count} signs change" for field, count in counts.items())
     )
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was trained."""
+    """Return the settings of this artefact."""
     del scale
     return [
-        scales.setting("training", "digits, a small network, one epoch, each setting changed in turn", "ours"),
+        scales.setting("training", "digits, a small network, one epoch, each setting changed in turn", "our choice"),
         scales.setting(
             "latent weights",
             "torch-sgd at lr 2, weight decay 0.01, start within +-0.8",
-            "large, so that all of them are felt in seconds",
+            "large, so that every setting has an effect within seconds",
         ),
     ]
 
 
 ARTEFACT = Artefact(
     name="table1",
-    title="Table 1: what there is to tune",
-    caption="Latent weights ask for seven hyperparameters. Read as a filter, four of them go: lr only scales what a "
-    "sign is taken of, scaling and clipping act on a magnitude that is not there, and the start is zero. A setting "
-    "counts if changing it changes a training.",
+    title="Table 1: hyperparameters to tune",
+    caption="Latent weights have seven hyperparameters. The filter does not need four of them: lr only scales a value "
+    "of which the sign is taken, scaling and clipping act on a magnitude that does not exist, and the start is zero. A "
+    "setting counts if changing it changes a training.",
     claims=(
         Claim("The filter has 3 hyperparameters where latent weights have 7", _seven_to_three, paper="7 and 3"),
-        Claim("Clipping and the size of the start change no weight of the filter", _no_effect),
+        Claim("Clipping and the scale of the initial weights change no weight of the filter", _no_effect),
     ),
     settings=settings,
     configs=no_configs,

@@ -1,4 +1,4 @@
-"""Table 2: CIFAR-10, Bi-RealNet-20, seven ways."""
+"""Table 2: seven methods on CIFAR-10 with Bi-RealNet-20."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Row:
     """A row of the table.
 
     Args:
-        method: A name in zerocross.methods; None: full precision.
-        paper: The paper's accuracy.
-        cited: Whether the paper took it from elsewhere.
-        steps: 1 or 2.
+        method: A name in zerocross.methods; None for full precision.
+        paper: The accuracy in the paper.
+        cited: True if the paper cites this accuracy from another publication.
+        steps: Number of training steps (stages), 1 or 2.
     """
 
     method: str | None
@@ -53,34 +53,38 @@ ROWS = {
 
 
 def config(scale: Scale, row: Row) -> Config:
-    """The run of a row: that of `zerocross compare` at the same recipe and number of epochs."""
+    """Return the run of a row; `zerocross compare` has the same run for this recipe and number of epochs."""
     recipe = recipes.get("cifar10-birealnet20").config if scale != "smoke" else scales.base("smoke")
-    whole = dataclasses.replace(with_epochs(recipe, EPOCHS[scale]), precision=PRECISION[scale])
+    base = dataclasses.replace(with_epochs(recipe, EPOCHS[scale]), precision=PRECISION[scale])
     if row.method is None:
-        return dataclasses.replace(whole, stages=(dataclasses.replace(whole.stages[0], binarize="none"),))
-    chosen = with_method(whole, row.method)
-    return two_step(chosen) if row.steps == 2 else chosen
+        return dataclasses.replace(base, stages=(dataclasses.replace(base.stages[0], binarize="none"),))
+    one_step = with_method(base, row.method)
+    return two_step(one_step) if row.steps == 2 else one_step
 
 
-def _due(scale: Scale, name: str) -> int:
-    """Seeds of a row that are always trained."""
+def _required_seeds(scale: Scale, name: str) -> int:
+    """Return the number of seeds of a row that are always trained."""
     return SEEDS if scale == "paper" or (scale == "reduced" and name in ALWAYS) else 1
 
 
 def configs(scale: Scale) -> list[Config]:
-    """The seeds of each row that are always trained."""
-    return [each for name, row in ROWS.items() for each in scales.seeded(config(scale, row), _due(scale, name))]
+    """Return the runs that are always trained."""
+    return [
+        each for name, row in ROWS.items() for each in scales.seeded(config(scale, row), _required_seeds(scale, name))
+    ]
 
 
 def run(scale: Scale, session: Session) -> Content:
-    """Train each row, and take further seeds that have been trained before."""
+    """Train each row, and include further seeds that are in the cache."""
     groups = {}
     for name, row in ROWS.items():
         wanted = scales.seeded(config(scale, row), SEEDS)
-        groups[name] = [each for each in wanted if each.seed < _due(scale, name) or session.find(each) is not None]
-    made = session.run(groups)
-    final = {name: curves.final(group) for name, group in made.items()}
-    on, data = (made[OURS][0][key] for key in ("evaluated_on", "data"))
+        groups[name] = [
+            each for each in wanted if each.seed < _required_seeds(scale, name) or session.find(each) is not None
+        ]
+    results = session.run(groups)
+    final = {name: curves.final(group) for name, group in results.items()}
+    on, data = (results[OURS][0][key] for key in ("evaluated_on", "data"))
     epochs, listed = EPOCHS[scale], list(ROWS)
     ours = curves.curve(f"ours, {epochs} epochs", listed, [final[name] for name in listed], "points")
     papers = curves.curve("the paper, 400 epochs", listed, [[row.paper] for row in ROWS.values()], "points", n=None)
@@ -90,13 +94,13 @@ def run(scale: Scale, session: Session) -> Content:
                 data,
                 "method",
                 f"{on} accuracy (%), last epoch",
-                [ours] if scale == "smoke" else [ours, papers],  # digits are no CIFAR-10
+                [ours] if scale == "smoke" else [ours, papers],  # digits are not CIFAR-10
             ),
             curves.panel(
-                "On the way",
+                "During training",
                 "epoch",
                 f"{on} accuracy (%)",
-                [curves.accuracy(name, group) for name, group in made.items()],
+                [curves.accuracy(name, group) for name, group in results.items()],
             ),
         ],
         tables=[
@@ -109,7 +113,7 @@ def run(scale: Scale, session: Session) -> Content:
                     "ours",
                     "our epochs",
                     "paper",
-                    "paper's epochs",
+                    "epochs in the paper",
                 ],
                 rows=[
                     [
@@ -119,20 +123,20 @@ def run(scale: Scale, session: Session) -> Content:
                         curves.percent(final[name]),
                         epochs,
                         f"{row.paper} (cited)" if row.cited else row.paper,
-                        "its own" if row.cited else 400,
+                        "as published" if row.cited else 400,
                     ]
                     for name, row in ROWS.items()
                 ],
-                notes=["cited: the paper took the number from the method's own"],
+                notes=["cited: the paper cites this accuracy from the publication of the method"],
             )
         ],
         measured={"final": final, "epochs": epochs, "data": data},
-        runs=curves.run_rows(made),
+        runs=curves.run_rows(results),
     )
 
 
 def _against(measured: Measured, rival: str, margin: float = 0.0) -> Verdict:
-    """Whether the filter is above a row plus a margin."""
+    """Judge whether the filter is above a row plus a margin."""
     final = measured["final"]
     return judge.above(final[OURS], final[rival], (OURS, rival), margin)
 
@@ -146,12 +150,12 @@ def _like_two_steps(measured: Measured) -> Verdict:
 
 
 def _best_of_one_step(measured: Measured) -> Verdict:
-    """No rival in one step is better by more than what counts as similar; rows with few seeds are named."""
+    """Check that no other one-step method is better by more than SIMILAR; rows with too few seeds are listed."""
     final = measured["final"]
     rivals = [name for name, row in ROWS.items() if row.method and row.steps == 1 and name != OURS]
     judged = [name for name in rivals if len(final[name]) >= judge.MIN_SEEDS]
     few = [f"{name} {judge.percent(final[name])}" for name in rivals if name not in judged]
-    rest = f"; not judged, for want of seeds: {', '.join(few)}" if few else ""
+    rest = f"; not judged, too few seeds: {', '.join(few)}" if few else ""
     if not judged:
         return Verdict(None, f"{OURS}: {judge.percent(final[OURS])}{rest}")
     best = max(judged, key=lambda name: statistics.fmean(final[name]))
@@ -168,52 +172,55 @@ def _as_published(measured: Measured) -> Verdict:
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
-    whole = scale == "paper"
+    """Return the settings of this artefact."""
+    full = scale == "paper"
     if scale == "smoke":
-        data, cut = "digits, digits_net", "cut to seconds, data from inside a package"
+        data, reduced = "digits, digits_net", "reduced to run in seconds, on data that a package ships"
     else:
-        data, cut = "CIFAR-10, all images, Bi-RealNet-20", "cut: a budget of minutes"
-    more = {"smoke": "1", "reduced": f"3 of {', '.join(ALWAYS)}; 1 of the others", "paper": "3"}[scale]
+        data, reduced = "CIFAR-10, all images, Bi-RealNet-20", "reduced to a budget of minutes"
+    seeds = {"smoke": "1", "reduced": f"3 of {', '.join(ALWAYS)}; 1 of the others", "paper": "3"}[scale]
     return [
-        scales.setting("data, network", data, "Section 4.1" if scale != "smoke" else cut, stated=scale != "smoke"),
-        scales.setting("epochs", EPOCHS[scale], "Section 4.1" if whole else cut, stated=whole),
+        scales.setting("data, network", data, "Section 4.1" if scale != "smoke" else reduced, stated=scale != "smoke"),
+        scales.setting("epochs", EPOCHS[scale], "Section 4.1" if full else reduced, stated=full),
         scales.setting("filter", "alpha 1e-3 cosine, gamma 0.1", "Section 4.1", stated=True),
         scales.setting("Bi-Real", "SGD, lr 0.1 cosine, momentum 0.9, weight decay 1e-4", "Section 4.1", stated=True),
         scales.setting(
-            "batch", 256 if scale != "smoke" else 64, "Section 4" if scale != "smoke" else cut, stated=scale != "smoke"
+            "batch",
+            256 if scale != "smoke" else 64,
+            "Section 4" if scale != "smoke" else reduced,
+            stated=scale != "smoke",
         ),
         scales.setting(
-            "two steps", "half of the epochs each: real weights with binary activations, then both", "unsaid"
+            "two steps", "half of the epochs each: real weights with binary activations, then both", "not stated"
         ),
         scales.setting(
-            "DoReFa-Net, DSQ, IR-Net", "see `zerocross methods`", "the paper cites them, and did not run them"
+            "DoReFa-Net, DSQ, IR-Net", "see `zerocross methods`", "the paper cites these, and did not run them"
         ),
-        scales.setting("precision", PRECISION[scale], "bfloat16 autocast: faster, and as accurate"),
-        scales.setting("seeds", more, "ours"),
+        scales.setting("precision", PRECISION[scale], "bfloat16 autocast is faster and equally accurate"),
+        scales.setting("seeds", seeds, "our choice"),
     ]
 
 
 ARTEFACT = Artefact(
     name="table2",
     title="Table 2: CIFAR-10, Bi-RealNet-20",
-    caption="Ours beside the paper's numbers. Budgets differ: ours is in the table, and a ranking after a few epochs "
-    "need not be that after 400.",
+    caption="Our accuracies and those of the paper. Budgets differ (see the table), and a ranking after a few epochs "
+    "may differ from the ranking after 400.",
     claims=(
         Claim(
-            "The filter is above latent weights in one step",
+            "The filter is above one-step training of latent weights",
             _above_one_step,
             judged_from="reduced",
             paper="86.5 and 85.0",
         ),
         Claim(
-            f"No other method in one step is above it by {SIMILAR} points",
+            f"No other one-step method is above the filter by {SIMILAR} points",
             _best_of_one_step,
             judged_from="reduced",
-            paper="86.5, as IR-Net",
+            paper="86.5, the same as IR-Net",
         ),
         Claim(
-            f"It is not below two steps by {SIMILAR} points",
+            f"The filter is not below two-step training by {SIMILAR} points",
             _like_two_steps,
             judged_from="reduced",
             paper="86.5 and 86.7",
@@ -228,8 +235,8 @@ ARTEFACT = Artefact(
     plot=pictures.draw,
     paper={name: row.paper for name, row in ROWS.items()},
     findings={
-        "reduced": "At 5 epochs methods that flip often are ahead (docs/compared.md), and IR-Net's recipe has hardly "
-        "begun. The filter and latent weights in two steps cannot be told apart by three seeds. Rows without a spread "
-        "are one seed. All rows are trained on the common network, each at its published settings."
+        "reduced": "After 5 epochs, methods that flip often are ahead (docs/compared.md), and IR-Net's recipe has "
+        "hardly started. Three seeds cannot distinguish the filter from two-step training of latent weights. Rows "
+        "without a spread have one seed. All rows use the same network, each with its published settings."
     },
 )

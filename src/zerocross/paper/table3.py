@@ -1,4 +1,4 @@
-"""Table 3: ImageNet, ReActNet-A with the filter, beside cited figures of its rivals."""
+"""Table 3: ReActNet-A with the filter on ImageNet, and cited accuracies of other methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zerocross.train import recipes
 from zerocross.train.config import Config, DataConfig, Stage, TaskConfig, to_dict
 
 OURS = "ReActNet-A, filter"
-# Method -> steps, top-1, top-5, as the paper's Table 3 has them; all but the filter's are cited there.
+# Method -> (steps, top-1, top-5) in Table 3 of the paper; all but those of the filter are cited there.
 PAPER: dict[str, tuple[int, float, float | None]] = {
     "CI-BCNN": (1, 59.9, 84.2),
     "Binary MobileNet": (1, 60.9, 82.6),
@@ -42,7 +42,7 @@ COMMAND = (
 
 
 def config(scale: Scale) -> Config:
-    """The recipe, or the same network and optimizers on a few images, without a teacher."""
+    """Return the recipe, or the same network and optimizers on a few images, without a teacher."""
     recipe = dataclasses.replace(recipes.get("imagenet-reactnet-a").config, precision="32")
     if scale == "paper":
         return dataclasses.replace(recipe, processes=3, task=dataclasses.replace(recipe.task, teacher_weights=TEACHER))
@@ -54,26 +54,28 @@ def config(scale: Scale) -> Config:
 
 
 def sample(scale: Scale, session: Session) -> Dataset:
-    """A few images: real ones by scale `reduced`, enlarged digits by `smoke`."""
+    """Return a few images: real images at scale `reduced`, enlarged digits at `smoke`."""
     if scale == "reduced":
-        found = train.load_data(config(scale), session.here)
-        return dataclasses.replace(found, train=_every(found.train, 100), evaluation=_every(found.evaluation, 40))
+        full = train.load_data(config(scale), session.here)
+        return dataclasses.replace(full, train=_every(full.train, 100), evaluation=_every(full.evaluation, 40))
     digits = datasets.load("digits")
     parts = []
     for part, count in ((digits.train, 24), (digits.evaluation, 8)):
-        x: Any = getattr(part, "inputs")[:count]  # noqa: B009 - a Split has them, other parts have files
+        x: Any = getattr(part, "inputs")[:count]  # noqa: B009 - a Split has inputs, other parts have files
         parts += [x.repeat_interleave(4, 2).repeat_interleave(4, 3).expand(-1, 3, -1, -1), part.targets[:count]]
     return from_tensors(*parts, class_names=digits.class_names, source="scikit-learn digits, enlarged to 3 x 32 x 32")
 
 
 def _every(part: Any, count: int) -> ImageFiles:
-    """So many files, evenly spread over the classes."""
-    places = torch.linspace(0, len(part) - 1, min(count, len(part))).long()
-    return dataclasses.replace(part, files=tuple(part.files[i] for i in places.tolist()), targets=part.targets[places])
+    """Return `count` files, evenly spread over the classes."""
+    indices = torch.linspace(0, len(part) - 1, min(count, len(part))).long()
+    return dataclasses.replace(
+        part, files=tuple(part.files[i] for i in indices.tolist()), targets=part.targets[indices]
+    )
 
 
 def trained(scale: Scale, session: Session) -> dict[str, Any]:
-    """A few updates of the real network: that it trains, and what is left of its weights."""
+    """Train the full network for a few updates, and return its losses, flips and weights."""
     wanted = config(scale)
     dataset = sample(scale, session)
     fabric = train.make_fabric(wanted, accelerator=session.here.accelerator)
@@ -92,13 +94,13 @@ def trained(scale: Scale, session: Session) -> dict[str, Any]:
 
 
 def run(scale: Scale, session: Session) -> Content:
-    """Train on a sample; or, at the paper's scale, read the result of the run that torchrun has made."""
+    """Train on a sample; at the scale of the paper, read the result of a run with torchrun."""
     wanted = config(scale)
     rows = [
         [name, steps, top1, top5, "paper" if name == OURS else "cited by the paper"]
         for name, (steps, top1, top5) in PAPER.items()
     ]
-    columns = ["method", "steps", "top-1 %", "top-5 %", "whose"]
+    columns = ["method", "steps", "top-1 %", "top-5 %", "source"]
     measured: dict[str, Any] = {}
     if scale == "paper":
         result = session.find(wanted)
@@ -111,53 +113,53 @@ def run(scale: Scale, session: Session) -> Content:
         panels, runs = [], curves.run_rows({OURS: [result]})
     else:
         about = {"config": to_dict(wanted), "scale": scale}
-        found = session.once("table3-sample", about, lambda: trained(scale, session))
-        measured["sample"] = found
+        sampled = session.once("table3-sample", about, lambda: trained(scale, session))
+        measured["sample"] = sampled
         panels = [
-            curves.panel("Loss on a sample", "update", "loss", [_curve("filter", found, "loss")]),
-            curves.panel("Flips on a sample", "update", "FF ratio", [_curve("filter", found, "ff_ratio")], log="y"),
+            curves.panel("Loss on a sample", "update", "loss", [_curve("filter", sampled, "loss")]),
+            curves.panel("Flips on a sample", "update", "FF ratio", [_curve("filter", sampled, "ff_ratio")], log="y"),
         ]
-        runs = [{"label": "sample", "seed": wanted.seed, "hash": wanted.hash, "seconds": found["seconds"]}]
-    tables = [Table(title="ImageNet", columns=columns, rows=rows, notes=["cited: not run by the paper, nor here"])]
+        runs = [{"label": "sample", "seed": wanted.seed, "hash": wanted.hash, "seconds": sampled["seconds"]}]
+    tables = [Table(title="ImageNet", columns=columns, rows=rows, notes=["cited: run neither by the paper nor here"])]
     return Content(panels=panels, tables=tables, measured=measured, runs=runs)
 
 
-def _curve(label: str, found: dict[str, Any], key: str) -> Curve:
-    return curves.curve(label, found["update"], [[value] for value in found[key]])
+def _curve(label: str, sampled: dict[str, Any], key: str) -> Curve:
+    return curves.curve(label, sampled["update"], [[value] for value in sampled[key]])
 
 
 def _stays_binary(measured: Measured) -> Verdict:
-    found = measured.get("sample")
-    if found is None:
+    sampled = measured.get("sample")
+    if sampled is None:
         return Verdict(None, "the sample is not trained at this scale")
-    flips = sum(found["ff_ratio"])
+    flips = sum(sampled["ff_ratio"])
     return Verdict(
-        found["all_signs"] and flips > 0,
-        f"{found['binary_weights']:,} binary weights, {'all' if found['all_signs'] else 'not all'} -1 or +1 after "
-        f"{len(found['ff_ratio'])} updates with {flips:.2f} flips each",
+        sampled["all_signs"] and flips > 0,
+        f"{sampled['binary_weights']:,} binary weights, {'all' if sampled['all_signs'] else 'not all'} -1 or +1 after "
+        f"{len(sampled['ff_ratio'])} updates with {flips:.2f} flips per weight",
     )
 
 
 def _as_published(measured: Measured) -> Verdict:
     final = measured.get("final")
     if final is None:
-        return Verdict(None, "not trained here: it takes GPUs for days (docs/imagenet-cost.md)")
+        return Verdict(None, "not trained: it takes days on GPUs (docs/imagenet-cost.md)")
     return Verdict(final["top1"] >= 69.2, f"{final['top1']:.2f} % top-1, {final['top5']:.2f} % top-5")
 
 
 def settings(scale: Scale) -> list[Setting]:
-    """What was set."""
-    whole, wanted = scale == "paper", config(scale)
+    """Return the settings of this artefact."""
+    full, wanted = scale == "paper", config(scale)
     images = {"smoke": "32 digits, enlarged", "reduced": "140 sample images, 224 x 224", "paper": "ImageNet"}[scale]
-    cut = "cut: shows that it trains, and no accuracy"
+    reduced = "reduced: shows that the recipe trains, not its accuracy"
     return [
-        scales.setting("images", images, "Section 4.1" if whole else cut, stated=whole),
-        scales.setting("network", "ReActNet-A, whole", "Section 4.1", stated=True),
+        scales.setting("images", images, "Section 4.1" if full else reduced, stated=full),
+        scales.setting("network", "ReActNet-A", "Section 4.1", stated=True),
         scales.setting("filter", "alpha 1e-5 linear, gamma 0.1", "Section 4.1", stated=True),
         scales.setting("real parameters", "Adam, lr 2.5e-3 linear", "Section 4.1", stated=True),
-        scales.setting("batch", wanted.batch_size, "Section 4.1" if whole else cut, stated=whole),
-        scales.setting("epochs", wanted.stages[0].epochs, "600,000 updates" if whole else cut, stated=whole),
-        scales.setting("teacher", "ResNet-34" if whole else "none", "as its predecessors" if whole else cut),
+        scales.setting("batch", wanted.batch_size, "Section 4.1" if full else reduced, stated=full),
+        scales.setting("epochs", wanted.stages[0].epochs, "600,000 updates" if full else reduced, stated=full),
+        scales.setting("teacher", "ResNet-34" if full else "none", "as in earlier work" if full else reduced),
         scales.setting(
             "launch at the paper's scale", COMMAND.format(results="results/runs"), "torchvision's ResNet-34"
         ),
@@ -167,10 +169,10 @@ def settings(scale: Scale) -> list[Setting]:
 ARTEFACT = Artefact(
     name="table3",
     title="Table 3: ImageNet, ReActNet-A",
-    caption="The paper's numbers, and those that it cites. Here the whole network is trained on a sample only, which "
-    "shows that the recipe runs; the figure itself takes GPUs for days.",
+    caption="Accuracies of the paper, and those that it cites. Here the full network is trained on a sample only, "
+    "which shows that the recipe runs; the accuracy itself takes days on GPUs.",
     claims=(
-        Claim("On a sample, weights flip, and every one stays -1 or +1", _stays_binary),
+        Claim("On a sample, weights flip, and every weight stays -1 or +1", _stays_binary),
         Claim(
             "ReActNet-A with the filter reaches 69.7 % within 0.5 points",
             _as_published,
@@ -184,8 +186,8 @@ ARTEFACT = Artefact(
     plot=pictures.draw,
     paper={name: {"top1": top1, "top5": top5} for name, (_, top1, top5) in PAPER.items()},
     findings={
-        "reduced": "The first update flips half of all weights, as it must from a random start with a filter that has "
-        "seen one gradient. That throws the network off: the loss goes from 2.6 up to 17, and 20 updates do not bring "
-        "it back to where it began. Accuracy on such a sample means nothing."
+        "reduced": "The first update flips half of all weights, as expected from a random start with a filter that has "
+        "seen one gradient. This disturbs the network: the loss rises from 2.6 to 17, and 20 updates do not bring it "
+        "back to its initial value. Accuracy on such a sample is meaningless."
     },
 )

@@ -1,4 +1,4 @@
-"""A `zerocross compare` in the form of an artefact: panels, tables, notes."""
+"""Convert a result of `zerocross compare` to the form of an artefact: panels, tables, notes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from zerocross.report.markup import duration
 
 
 def as_artefact(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The comparison as the page shows it; methods without a result are named in the notes alone."""
+    """Return a comparison in the form of an artefact; methods without a result appear only in the notes."""
     methods: Mapping[str, Any] = summary["methods"]
-    good = {name: row for name, row in methods.items() if row["n"]}
+    finished = {name: row for name, row in methods.items() if row["n"]}
     epochs = f"{summary['epochs']} epoch{'s' * (summary['epochs'] != 1)}"
     return {
         "name": summary["name"],
         "title": f"Methods compared: {summary['recipe']}, {epochs}",
         "caption": (
             f"{summary['data']}, network {summary['model']}: the same data, network and budget for every method, each "
-            "at its own settings. Accuracy after the last epoch, never the best one."
+            "with its own settings. Accuracy after the last epoch, not the best one."
         ),
-        "seconds": sum(row["seconds"] * row["n"] for row in good.values()),
+        "seconds": sum(row["seconds"] * row["n"] for row in finished.values()),
         "command": summary.get("command"),
         "claims": [],
         "notes": [
@@ -30,12 +30,12 @@ def as_artefact(summary: Mapping[str, Any]) -> dict[str, Any]:
             for seed, reason in row["failed"].items()
         ],
         "data": {
-            "tables": [_table(summary, good).to_dict()],
-            "panels": [panel.to_dict() for panel in _panels(summary, good)],
+            "tables": [_table(summary, finished).to_dict()],
+            "panels": [panel.to_dict() for panel in _panels(summary, finished)],
         },
         "settings": [
             {"name": name, "value": row["config"]["optimizer"], "stated": None, "why": row["settings"]}
-            for name, row in good.items()
+            for name, row in finished.items()
         ],
         "provenance": summary["provenance"],
     }
@@ -44,7 +44,7 @@ def as_artefact(summary: Mapping[str, Any]) -> dict[str, Any]:
 def _table(summary: Mapping[str, Any], rows: Mapping[str, Any]) -> Table:
     return Table(
         "",
-        ["method", f"{summary['evaluated_on']} accuracy, %", "sd", "n", "FF ratio, end", "to tune", "a run"],
+        ["method", f"{summary['evaluated_on']} accuracy, %", "sd", "n", "final FF ratio", "to tune", "time per run"],
         [
             [name, f"{row['mean']:.2f}", _number(row["sd"], ".2f"), row["n"], _number(_last_flips(row), ".1e"),
              row["to_tune"], duration(row["seconds"])]

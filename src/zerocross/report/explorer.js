@@ -5,7 +5,7 @@ const explorer = (() => {
   const by = (name) => root.querySelector(`[data-role="${name}"]`);
   const traces = JSON.parse(document.getElementById("traces").textContent);
   const power = { value: (p) => 10 ** p, position: (v) => Math.log10(v) };
-  // A slider's position <-> the value that it stands for; ranges are those of the sliders.
+  // Slider position <-> value; the ranges are those of the sliders.
   const SCALES = {
     alpha: power,
     gamma: power,
@@ -25,7 +25,7 @@ const explorer = (() => {
     return root.querySelector('input[name="mode"]:checked').value;
   }
 
-  // The filters to show: the one asked for, and the single average with the same alpha.
+  // The filters to show: the selected one, and the single average with the same alpha.
   function asked() {
     const own = mode() === "filter"
       ? filters.cascade(filters.ema(values.gamma), filters.ema(values.alpha))
@@ -153,7 +153,7 @@ const explorer = (() => {
     } else {
       optimizer.textContent = pair
         ? "none: without weight decay alpha is 0, and every gradient is remembered for ever"
-        : "none: the poles are complex, and no two averages have them";
+        : "none: the poles are complex, which no cascade of two averages has";
     }
   }
 

@@ -1,6 +1,5 @@
 "use strict";
-// zerocross.filters once more, for the reader's browser: the same names, the same algorithms, the same numbers (the tests
-// compare them). A filter is a list of sections [b0, b1, b2, 1, a1, a2], as in scipy.
+// zerocross.filters for the browser: the same names, the same algorithms, the same numbers (the tests compare them). A filter is a list of sections [b0, b1, b2, 1, a1, a2], as in scipy.
 const filters = (() => {
   const INTEGRATE = [[1, 0, 0, 1, -1, 0]];
 
@@ -8,7 +7,7 @@ const filters = (() => {
   const cascade = (...parts) => parts.flat(); // Eq. 16
   const firstOrder = (gain, pole) => [[gain, 0, 0, 1, -pole, 0]];
 
-  // The two discounts (1 - pole) with this sum and product; small ones to full precision.
+  // The two discounts (1 - pole) with this sum and product; small ones keep full precision.
   function discountPair(total, product) {
     const spread = (total * total) / 4 - product;
     if (spread < -4 * Number.EPSILON * Math.abs(total)) {
@@ -19,7 +18,7 @@ const filters = (() => {
     return [{ re: large ? product / large : 0, im: 0 }, { re: large, im: 0 }];
   }
 
-  // The filter that torch.optim.SGD is at a constant lr.
+  // The filter that torch.optim.SGD implements at a constant lr.
   function fromSgd(lr, momentum, weightDecay) {
     const decay = lr * weightDecay;
     if (momentum === 0) return firstOrder(lr, 1 - decay);
@@ -42,7 +41,7 @@ const filters = (() => {
 
   const moduli = (filt) => discounts(filt).map(({ re, im }) => Math.hypot(1 - re, im));
 
-  // { alpha, gamma }, or null where the poles are complex.
+  // { alpha, gamma }, or null if the poles are complex.
   function alphaGamma(filt) {
     const found = discounts(filt);
     if (found.some(({ im }) => im)) return null;
@@ -90,7 +89,7 @@ const filters = (() => {
   const multiply = (M, N) => M.map((row) => N[0].map((_, j) => total(row.map((each, k) => each * N[k][j]))));
   const transpose = (M) => M[0].map((_, j) => M.map((row) => row[j]));
 
-  // n -> h_n, in log n steps each.
+  // n -> h_n, in O(log n) operations.
   function tapper(filt) {
     const { A, B, C, D } = stateSpace(filt);
     const powers = [A]; // A to the 1, 2, 4, ...
@@ -107,7 +106,7 @@ const filters = (() => {
 
   const impulseResponse = (filt, steps) => steps.map(tapper(filt));
 
-  // The gain's modulus, at frequencies in cycles per step.
+  // Modulus of the gain at frequencies in cycles per step.
   function frequencyResponse(filt, frequencies) {
     const modulus2 = ([c0, c1, c2], w) => {
       const re = c0 + c1 * Math.cos(w) + c2 * Math.cos(2 * w);
@@ -120,10 +119,10 @@ const filters = (() => {
     });
   }
 
-  // Whether no two taps differ in sign. The page's filters have b1 = b2 = 0, which leaves the poles to decide.
+  // True if all taps have the same sign. Filters of this page have b1 = b2 = 0, so that the poles decide.
   const oneSigned = (filt) => discounts(filt).every(({ re, im }) => !im && re <= 1);
 
-  // Taps after which nothing is left to count.
+  // Number of taps after which the rest is negligible.
   function horizon(filt) {
     const largest = Math.max(0, ...moduli(filt));
     const order = discounts(filt).length;
@@ -134,7 +133,7 @@ const filters = (() => {
     return apply(filt, Float64Array.from({ length: horizon(filt) }, (_, i) => (i ? 0 : 1)));
   }
 
-  // n -> share of the response, in absolute value, that the newest n steps hold.
+  // n -> share of the response, in absolute value, within the newest n steps.
   function sharer(filt) {
     if (oneSigned(filt)) {
       const tap = tapper(cascade(filt, INTEGRATE));
@@ -146,7 +145,7 @@ const filters = (() => {
     return (n) => held[Math.min(n, held.length) - 1] / sum;
   }
 
-  // The least n >= 1 at which a rising function reaches a value.
+  // The smallest n >= 1 at which an increasing function reaches a value.
   function firstStep(rising, value) {
     let low = 0;
     let high = 1;
@@ -181,7 +180,7 @@ const filters = (() => {
     return largest ? Math.LN2 / -Math.log(largest) : 0;
   }
 
-  // Sum of squared taps, by doubling.
+  // Sum of squared taps, computed by doubling.
   function energy(filt) {
     let { A, B, C, D } = stateSpace(filt);
     let P = B.map((u) => B.map((v) => u * v));
@@ -215,7 +214,7 @@ const filters = (() => {
     };
   }
 
-  // Gradients, filtered from a zero start: scipy's sosfilt.
+  // Filter gradients from a zero start, like scipy's sosfilt.
   function apply(filt, x) {
     return filt.reduce((input, [b0, b1, b2, , a1, a2]) => {
       let s1 = 0;
@@ -229,13 +228,13 @@ const filters = (() => {
     }, x);
   }
 
-  // The binary weight after each update: minus the sign of the output; an output of exactly 0 keeps it.
+  // The binary weight after each update: minus the sign of the output; an output of exactly 0 keeps the weight.
   function weights(filt, gradients) {
     let theta = 0;
     return apply(filt, gradients).map((y) => (theta = y === 0 ? theta : -Math.sign(y)));
   }
 
-  // The updates (from 1) at which the weight flipped; the first sign that it takes is no flip.
+  // The updates (from 1) at which the weight flipped; its first sign does not count as a flip.
   function flips(filt, gradients) {
     const theta = weights(filt, gradients);
     return theta.flatMap((each, i) => (i && theta[i - 1] && each !== theta[i - 1] ? [i + 1] : []));

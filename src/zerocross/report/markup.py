@@ -1,4 +1,4 @@
-"""Small pieces of HTML from plain values; every text is escaped here."""
+"""HTML elements from plain values; all text is escaped here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOTHING = "\N{EN DASH}"  # a cell without a value
 
 
 def text(value: Any) -> str:
-    """Any JSON value in words, escaped: numbers to four digits, None as a dash."""
+    """Format any JSON value as escaped text: numbers with four digits, None as a dash."""
     return escape(_plain(value))
 
 
@@ -29,7 +29,7 @@ def _plain(value: Any) -> str:
 
 
 def duration(seconds: Any) -> str:
-    """Seconds as 42 s, 5.1 min or 1.3 h; a dash for anything else."""
+    """Format seconds as 42 s, 5.1 min or 1.3 h; any other value as a dash."""
     if not isinstance(seconds, int | float):
         return NOTHING
     if seconds < 100:
@@ -38,7 +38,7 @@ def duration(seconds: Any) -> str:
 
 
 def table(title: str, columns: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A table that scrolls sideways where it is too wide; columns of figures are flush right."""
+    """Return a table that scrolls horizontally if it is too wide; numeric columns are right-aligned."""
     rows = [list(row) for row in rows]
     numeric = [all(_is_number(row[i]) for row in rows if i < len(row)) for i in range(len(columns))]
 
@@ -58,16 +58,16 @@ def table(title: str, columns: Sequence[Any], rows: Iterable[Sequence[Any]]) -> 
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, str):
-        return value[:1].isdigit()  # already in words: 62 s, 96.64 ± 0.37
+        return value[:1].isdigit()  # formatted already: 62 s, 96.64 ± 0.37
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def pairs(values: Mapping[str, Any]) -> str:
-    """Names and values, one below the other."""
+    """Return a description list of names and values."""
     rows = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in values.items())
     return f'<dl class="pairs">{rows}</dl>'
 
 
-def details(title: str, inside: str) -> str:
-    """Something to open."""
-    return f"<details><summary>{text(title)}</summary>{inside}</details>"
+def details(title: str, content: str) -> str:
+    """Return a section that opens on a click."""
+    return f"<details><summary>{text(title)}</summary>{content}</details>"

@@ -1,9 +1,9 @@
-"""The page: results as one HTML file with everything in it, Plotly and the filter explorer included.
+"""The report: all results in one self-contained HTML file, including Plotly and the filter explorer.
 
-The page knows no single artefact. It shows what paper/artefact.py lets an artefact's JSON carry: claims,
-settings, and in "data" the `panels` (drawn by zerocross.figures.page), `tables` and `runs`; where panels are missing
-or of another form, the SVG beside the JSON. One key is for the explorer: `trace`, {label, gradients} or a list of such,
-is the recorded gradient of one weight, a number per update, whose flips are drawn live (explorer.js, on filters.js).
+No code here is specific to one artefact. The page shows the JSON that paper/artefact.py defines: claims, settings, and
+in "data" the `panels` (drawn by zerocross.figures.page), `tables` and `runs`; without valid panels, it shows the SVG
+beside the JSON. The explorer reads one more key, `trace`: {label, gradients} or a list of these, the recorded gradients
+of one weight, one number per update, whose flips are drawn live (explorer.js, filters.js).
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from zerocross.report import markup, sections
 from zerocross.report.comparison import as_artefact
 from zerocross.report.results import Results
 
-_MADE_BY_US = (
-    '<meta name="generator" content="zerocross report">'  # stands in page.html, and tells our files from others
-)
+_GENERATOR = '<meta name="generator" content="zerocross report">'  # in page.html; identifies our own pages
 
-# name on the page, name in explorer.js, the slider's positions, the values of the number field
+# (name on the page, name in explorer.js, range of slider positions, range of the number field)
 _FILTER_SLIDERS = (("alpha", "alpha", (-6, 0), (1e-6, 1)), ("gamma", "gamma", (-4, 0), (1e-4, 1)))
 _SGD_SLIDERS = (
     ("lr", "lr", (-4, 0), (1e-4, 1)),
@@ -35,19 +33,19 @@ _SGD_SLIDERS = (
 
 
 def build(results: Results) -> str:
-    """The HTML page of these results.
+    """Return the HTML page of these results.
 
     Raises:
         ValueError: if Plotly is not installed.
     """
-    compared = [as_artefact(summary) for summary in results.comparisons]
+    comparisons = [as_artefact(summary) for summary in results.comparisons]
     panels: list[Panel] = []
-    shown = [sections.section(artefact, panels) for artefact in [*results.artefacts, *compared]]
+    shown = [sections.section(artefact, panels) for artefact in [*results.artefacts, *comparisons]]
     traces = _traces(results.artefacts)
     return Template(_part("page.html")).substitute(
         style=_part("style.css"),
         tally=sections.tally(results.artefacts),
-        contents=_contents(results.artefacts, compared),
+        contents=_contents(results.artefacts, comparisons),
         summary=sections.summary(results.artefacts),
         filter_sliders="\n".join(_slider(*each) for each in _FILTER_SLIDERS),
         sgd_sliders="\n".join(_slider(*each) for each in _SGD_SLIDERS),
@@ -64,35 +62,35 @@ def build(results: Results) -> str:
 
 
 def write(path: Path, page: str) -> None:
-    """Write the page; an earlier one is replaced, any other file refused.
+    """Write the page, replacing an earlier report.
 
     Raises:
-        FileExistsError: if a file is in the way that is no page of ours.
+        FileExistsError: if the path is a file other than a report.
     """
     check(path)
     write_text(path, page)
 
 
 def check(path: Path) -> None:
-    """Refuse a path where something stands that is no page of ours."""
+    """Raise an error if the path is a folder, or a file other than a report."""
     if path.is_dir():
         raise IsADirectoryError(f"--out {path} is a folder: name a file, such as {path / 'report.html'}")
     if not path.exists():
         return
     with path.open("rb") as file:
-        ours = _MADE_BY_US.encode() in file.read(2000)
+        ours = _GENERATOR.encode() in file.read(2000)
     if not ours:
-        raise FileExistsError(f"{path}: in the way, and no earlier report; move it, or name another place by --out")
+        raise FileExistsError(f"{path} exists and is not a report; move it, or name another file with --out")
 
 
 def _part(name: str) -> str:
     return files("zerocross.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _contents(artefacts: Sequence[Mapping[str, Any]], compared: Sequence[Mapping[str, Any]]) -> str:
+def _contents(artefacts: Sequence[Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]]) -> str:
     links = [("summary", "Claims"), ("explorer", "Filter explorer")]
     links += [(artefact["name"], artefact["name"]) for artefact in artefacts]
-    links += [(each["name"], each["name"]) for each in compared]
+    links += [(comparison["name"], comparison["name"]) for comparison in comparisons]
     return "\n".join(f'<li><a href="#{markup.text(to)}">{markup.text(name)}</a></li>' for to, name in links)
 
 
@@ -107,19 +105,19 @@ def _slider(label: str, name: str, positions: tuple[float, float], values: tuple
 
 
 def _traces(artefacts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The recorded gradients that artefacts carry."""
-    found: list[dict[str, Any]] = []
+    """Return the recorded gradients of the artefacts."""
+    traces: list[dict[str, Any]] = []
     for artefact in artefacts:
         data = artefact.get("data")
-        carried = data.get("trace") if isinstance(data, Mapping) else None
-        for trace in carried if isinstance(carried, list) else [carried]:
+        recorded = data.get("trace") if isinstance(data, Mapping) else None
+        for trace in recorded if isinstance(recorded, list) else [recorded]:
             if not isinstance(trace, Mapping):
                 continue
             gradients = trace.get("gradients")
             if isinstance(gradients, list) and len(gradients) > 1 and all(_is_number(each) for each in gradients):
                 label = str(trace.get("label") or f"from {artefact['name']}")
-                found.append({"label": label, "gradients": gradients, "artefact": artefact["name"]})
-    return found
+                traces.append({"label": label, "gradients": gradients, "artefact": artefact["name"]})
+    return traces
 
 
 def _is_number(value: Any) -> bool:
@@ -129,8 +127,8 @@ def _is_number(value: Any) -> bool:
 def _trace_panel(traces: Sequence[Mapping[str, Any]]) -> str:
     if not traces:
         return (
-            '<p class="note">No recorded gradient: none of these results carries one. '
-            "<code>zerocross reproduce fig2</code> records one, whose flips are then drawn here.</p>"
+            '<p class="note">None of these results has a recorded gradient. '
+            "<code>zerocross reproduce fig2</code> records one; this page then draws its flips.</p>"
         )
     artefact = markup.text(traces[0]["artefact"])
     options = "".join(f'<option value="{i}">{markup.text(trace["label"])}</option>' for i, trace in enumerate(traces))
@@ -138,15 +136,15 @@ def _trace_panel(traces: Sequence[Mapping[str, Any]]) -> str:
     which = f'<select data-role="which" aria-label="recorded gradient">{options}</select>' if len(traces) > 1 else label
     return (
         f"<figure><figcaption>Flips of a recorded gradient: {which}</figcaption>"
-        f'<p class="note">Real gradients of one weight (<a href="#{artefact}">{artefact}</a>), grey, as each filter '
-        "smooths them from a start at zero; below, the sign that the weight takes.</p>"
+        f'<p class="note">In grey, real gradients of one weight (<a href="#{artefact}">{artefact}</a>); in colour, '
+        "the output of each filter from a start at zero; below, the sign of the weight.</p>"
         '<div class="chart trace" data-role="trace"></div></figure>'
     )
 
 
 def _footer(results: Results) -> str:
-    """Which code made the results."""
-    made = [each["provenance"] for each in [*results.artefacts, *results.comparisons] if each.get("provenance")]
-    commits = sorted({str(each["commit"])[:12] for each in made if isinstance(each, Mapping) and each.get("commit")})
+    """Return the footer: the commits that produced the results."""
+    origins = [each["provenance"] for each in [*results.artefacts, *results.comparisons] if each.get("provenance")]
+    commits = sorted({str(each["commit"])[:12] for each in origins if isinstance(each, Mapping) and each.get("commit")})
     at = f" from results of commit{'s' * (len(commits) != 1)} {', '.join(commits)}" if commits else ""
-    return f"Made by <code>zerocross report</code>{markup.text(at) if at else ''}. Drawn with Plotly.js (MIT licence)."
+    return f"Created by <code>zerocross report</code>{markup.text(at) if at else ''}. Uses Plotly.js (MIT licence)."

@@ -1,4 +1,4 @@
-"""What a results folder holds for the page: artefacts, comparisons, and files that it cannot use."""
+"""The contents of a results folder for the page: artefacts, comparisons, and files that cannot be shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zerocross.report import sections
 from zerocross.report.comparison import as_artefact
 
 _SCALES = ("smoke", "reduced", "paper")
-_KINDS = ("fig", "table")  # the order of the page; anything else comes last
+_KINDS = ("fig", "table")  # the order on the page; anything else comes last
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Results:
     """The contents of a results folder.
 
     Args:
-        artefacts: The JSON of each artefact at its largest scale, figures first; `picture` added, a data URI or None.
-        comparisons: The JSON of each `zerocross compare`; `name` added, that of its file.
-        left_out: A line per file that looked like one of these and is not on the page.
+        artefacts: The JSON of each artefact at its largest scale, figures first, with `picture` (a data URI or None).
+        comparisons: The JSON of each `zerocross compare`, with `name`, the name of its file.
+        left_out: One line per result file that is not on the page.
     """
 
     artefacts: tuple[dict[str, Any], ...]
@@ -36,49 +36,49 @@ class Results:
 
 
 def read(folder: Path) -> Results:
-    """Read the JSON files that stand in a folder; files of other kinds are passed over.
+    """Read the JSON files of a folder; other files are ignored.
 
     Raises:
-        FileNotFoundError: if there is no such folder, or nothing in it to report.
+        FileNotFoundError: if the folder does not exist or holds nothing to report.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder; name one that `zerocross reproduce` has written")
+        raise FileNotFoundError(f"{folder}: no such folder; name one that `zerocross reproduce` has written to")
     largest: dict[str, tuple[Path, dict[str, Any]]] = {}
     comparisons, left_out = [], []
-    for path, found in _documents(folder, left_out):
-        if found.get("kind") == "zerocross compare":
-            comparison = {**found, "name": path.stem}
+    for path, document in _documents(folder, left_out):
+        if document.get("kind") == "zerocross compare":
+            comparison = {**document, "name": path.stem}
             if _can_be_shown(path, lambda comparison=comparison: as_artefact(comparison), left_out):
                 comparisons.append(comparison)
-        elif isinstance(found.get("name"), str) and isinstance(found.get("claims"), list) and "scale" in found:
-            if not _can_be_shown(path, lambda found=found: found, left_out):
+        elif isinstance(document.get("name"), str) and isinstance(document.get("claims"), list) and "scale" in document:
+            if not _can_be_shown(path, lambda document=document: document, left_out):
                 continue
-            earlier = largest.get(found["name"])
-            if earlier and _rank(earlier[1]) > _rank(found):
-                left_out.append(f"{path.name}: {earlier[0].name} is the larger scale")
+            earlier = largest.get(document["name"])
+            if earlier and _rank(earlier[1]) > _rank(document):
+                left_out.append(f"{path.name}: {earlier[0].name} has the larger scale")
                 continue
             if earlier:
-                left_out.append(f"{earlier[0].name}: {path.name} is the larger scale")
-            largest[found["name"]] = path, found
+                left_out.append(f"{earlier[0].name}: {path.name} has the larger scale")
+            largest[document["name"]] = path, document
     if not largest and not comparisons:
-        said = f" ({'; '.join(left_out)})" if left_out else ""
+        reasons = f" ({'; '.join(left_out)})" if left_out else ""
         raise FileNotFoundError(
-            f"{folder}: nothing to report{said}; make some first: zerocross reproduce all --scale smoke --out {folder}"
+            f"{folder}: nothing to report{reasons}; run first: zerocross reproduce all --scale smoke --out {folder}"
         )
-    artefacts = [{**found, "picture": _picture(path)} for path, found in largest.values()]
+    artefacts = [{**document, "picture": _picture(path)} for path, document in largest.values()]
     return Results(tuple(sorted(artefacts, key=_order)), tuple(comparisons), tuple(left_out))
 
 
-def _can_be_shown(path: Path, make: Callable[[], dict[str, Any]], left_out: list[str]) -> bool:
-    """Whether a file becomes a section of the page; one that does not must not cost the others theirs."""
+def _can_be_shown(path: Path, build: Callable[[], dict[str, Any]], left_out: list[str]) -> bool:
+    """Return True if a section can be built from a file; otherwise note the reason, and leave out this file only."""
     try:
         panels: list[Panel] = []
-        artefact = make()
+        artefact = build()
         sections.section(artefact, panels)
         sections.summary([artefact] if "scale" in artefact else [])
         page.data(panels)
-    except Exception as wrong:  # whatever is in the file
-        left_out.append(f"{path.name}: cannot be shown ({type(wrong).__name__}: {wrong})")
+    except Exception as error:  # the file may hold anything
+        left_out.append(f"{path.name}: cannot be shown ({type(error).__name__}: {error})")
         return False
     return True
 
@@ -86,20 +86,20 @@ def _can_be_shown(path: Path, make: Callable[[], dict[str, Any]], left_out: list
 def _documents(folder: Path, left_out: list[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in sorted(folder.glob("*.json")):
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as wrong:
-            left_out.append(f"{path.name}: not JSON ({wrong})")
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            left_out.append(f"{path.name}: not JSON ({error})")
             continue
-        if isinstance(found, dict):
-            yield path, finite(found)
+        if isinstance(document, dict):
+            yield path, finite(document)
 
 
 def finite(value: Any) -> Any:
-    """The same containers without nan and infinities, which JSON has no words for: None instead."""
+    """Return the same containers with None in place of nan and infinities, which JSON cannot express."""
     if isinstance(value, dict):
-        return {key: finite(each) for key, each in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [finite(each) for each in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -108,7 +108,7 @@ def _rank(artefact: dict[str, Any]) -> int:
 
 
 def _order(artefact: dict[str, Any]) -> tuple[int, int, str]:
-    """Figures by number, then tables by number, then the rest by name."""
+    """Sort key: figures by number, then tables by number, then the rest by name."""
     parts = re.fullmatch(r"([a-z]+)(\d+)", artefact["name"])
     if not parts or parts[1] not in _KINDS:
         return len(_KINDS), 0, artefact["name"]
@@ -116,7 +116,7 @@ def _order(artefact: dict[str, Any]) -> tuple[int, int, str]:
 
 
 def _picture(path: Path) -> str | None:
-    """The SVG beside a JSON file; as an image it can neither run scripts nor restyle the page."""
+    """Return the SVG beside a JSON file as a data URI; as an image it can neither run scripts nor restyle the page."""
     picture = path.with_suffix(".svg")
     if not picture.is_file():
         return None

@@ -1,4 +1,4 @@
-"""An artefact as a section of the page, and all their claims as one table."""
+"""The section of one artefact on the page, and the table of all claims."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _VERDICTS = {True: ("good", "✓ holds"), False: ("bad", "✗ fails"), None: ("o
 
 
 def verdict(holds: Any) -> str:
-    """A sign, a word and a colour: the colour alone tells nobody anything."""
+    """Return a verdict as a sign, a word and a colour: colour alone is not accessible."""
     kind, words = _VERDICTS[holds if isinstance(holds, bool) else None]
     return f'<span class="verdict {kind}">{words}</span>'
 
 
 def tally(artefacts: Sequence[Mapping[str, Any]]) -> str:
-    """How many claims hold, fail, and are not judged."""
-    found = [claim.get("holds") for artefact in artefacts for claim in claims_of(artefact)]
-    counts = [(holds, sum(each is holds for each in found)) for holds in (True, False, None)]
+    """Return the numbers of claims that hold, fail, and are not judged."""
+    verdicts = [claim.get("holds") for artefact in artefacts for claim in claims_of(artefact)]
+    counts = [(holds, sum(each is holds for each in verdicts)) for holds in (True, False, None)]
     listed = " ".join(f"<span>{verdict(holds)}: {count}</span>" for holds, count in counts if count)
-    return f"<span>{len(found)} claims</span> {listed}" if found else "<span>No claims checked yet.</span>"
+    return f"<span>{len(verdicts)} claims</span> {listed}" if verdicts else "<span>No claims checked yet.</span>"
 
 
 def summary(artefacts: Sequence[Mapping[str, Any]]) -> str:
-    """The table of claims: artefact, claim, holds or not, the paper's figure, ours, scale, cost."""
+    """Return the table of claims: artefact, claim, verdict, figures of the paper, ours, scale, cost."""
     if not artefacts:
-        return '<p class="note">No artefact has been made yet: <code>zerocross reproduce all</code> makes them.</p>'
+        return '<p class="note">There are no artefacts yet: <code>zerocross reproduce all</code> creates them.</p>'
     columns = ("artefact", "claim", "verdict", "the paper", "ours", "scale", "cost")
     head = "".join(f'<th scope="col">{name}</th>' for name in columns)
     bodies = "\n".join(f"<tbody>{_summary_rows(artefact)}</tbody>" for artefact in artefacts)
@@ -42,10 +42,10 @@ def summary(artefacts: Sequence[Mapping[str, Any]]) -> str:
 def _summary_rows(artefact: Mapping[str, Any]) -> str:
     claims = claims_of(artefact) or [{"sentence": artefact.get("title"), "holds": None, "figures": "no claim"}]
     rows = []
-    own = any(claim.get("paper") for claim in claims)
+    per_claim = any(claim.get("paper") for claim in claims)
     for i, claim in enumerate(claims):
         first = i == 0
-        paper = claim.get("paper") or (artefact.get("paper") if first and not own else None)
+        paper = claim.get("paper") or (artefact.get("paper") if first and not per_claim else None)
         cells = {
             "": text(claim.get("sentence")),
             "verdict": verdict(claim.get("holds")),
@@ -65,7 +65,7 @@ def _summary_rows(artefact: Mapping[str, Any]) -> str:
 
 
 def section(artefact: Mapping[str, Any], panels: list[Panel]) -> str:
-    """One artefact; the panels that it draws are added to `panels`, whose indices the page refers to."""
+    """Return the section of an artefact; adds its panels to `panels`, whose indices the page refers to."""
     data = artefact.get("data")
     data = data if isinstance(data, Mapping) else {}
     name = text(artefact["name"])
@@ -88,19 +88,19 @@ def section(artefact: Mapping[str, Any], panels: list[Panel]) -> str:
 
 
 def _meta(artefact: Mapping[str, Any]) -> str:
-    said = {"scale": text(artefact.get("scale")), "cost": _cost(artefact)}
-    said["in the paper"] = text(artefact.get("paper") or None)
-    return " · ".join(f"{name}: {words}" for name, words in said.items() if words != NOTHING)
+    facts = {"scale": text(artefact.get("scale")), "cost": _cost(artefact)}
+    facts["in the paper"] = text(artefact.get("paper") or None)
+    return " · ".join(f"{name}: {value}" for name, value in facts.items() if value != NOTHING)
 
 
 def _cost(artefact: Mapping[str, Any]) -> str:
-    """The time of all trainings, or of the call where that was longer: runs made before take none of it."""
-    found = [artefact.get(key) for key in ("seconds", "wall_seconds")]
-    return duration(max((each for each in found if isinstance(each, int | float)), default=None))
+    """Return the time of all trainings, or of the command if that is longer: cached runs take no time in it."""
+    times = [artefact.get(key) for key in ("seconds", "wall_seconds")]
+    return duration(max((time for time in times if isinstance(time, int | float)), default=None))
 
 
 def claims_of(artefact: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The claims of an artefact; what has another form is passed over."""
+    """Return the claims of an artefact, skipping entries that are not objects."""
     return [claim for claim in artefact["claims"] if isinstance(claim, Mapping)]
 
 
@@ -116,18 +116,18 @@ def _claim_list(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _figures(artefact: Mapping[str, Any], data: Mapping[str, Any], panels: list[Panel]) -> str:
-    """Interactive panels where the data have their form; else the picture, unless it only repeats tables."""
-    found = [panel for values in _listed(data.get("panels")) if (panel := _panel(values)) is not None]
-    if not found:
+    """Return the interactive panels; without valid panels the picture, unless it only repeats the tables."""
+    valid = [panel for values in _listed(data.get("panels")) if (panel := _panel(values)) is not None]
+    if not valid:
         if not artefact.get("picture") or (data.get("tables") and not data.get("panels")):
             return ""
-        about = text(artefact.get("title") or artefact["name"])
-        return f'<p><img class="picture" src="{artefact["picture"]}" alt="{about}"></p>'
+        title = text(artefact.get("title") or artefact["name"])
+        return f'<p><img class="picture" src="{artefact["picture"]}" alt="{title}"></p>'
     figures = []
-    for panel in found:
+    for panel in valid:
         figures.append(page.place(panel, len(panels)))
         panels.append(panel)
-    columns = " three" if len(found) % 3 == 0 else ""
+    columns = " three" if len(valid) % 3 == 0 else ""
     return f'<div class="panels{columns}">{"".join(figures)}</div>'
 
 
@@ -162,12 +162,12 @@ def _runs(runs: Any) -> str:
     if not rows:
         return ""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    title = f"{len(rows)} training run{'s' * (len(rows) != 1)} behind it"
+    title = f"{len(rows)} training run{'s' * (len(rows) != 1)}"
     return details(title, table("", columns, [[row.get(column) for column in columns] for row in rows]))
 
 
 def _provenance(provenance: Any) -> str:
-    return details("Where it was made", pairs(provenance)) if isinstance(provenance, Mapping) and provenance else ""
+    return details("Provenance", pairs(provenance)) if isinstance(provenance, Mapping) and provenance else ""
 
 
 def _listed(value: Any) -> list[Any]:

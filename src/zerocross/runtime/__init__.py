@@ -1,4 +1,4 @@
-"""Run packed networks: numpy, numba and safetensors, and no torch."""
+"""Inference with packed networks; needs numpy, numba and safetensors, but not torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The product of two matrices of bits, by itself: what a binary layer is without its surroundings."""
+"""Product of two bit matrices: the core of a binary layer, without padding or epilogue."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from zerocross.runtime.program import aligned, make_step, new_job
 
 
 class BitMatrix:
-    """A matrix of -1 and +1, stored as bits, to be multiplied from the left.
+    """A matrix of -1 and +1, stored as bits; the right factor of a product.
 
     Args:
-        words: uint64 of shape (columns, words); bit 1 is +1, bit 0 is -1, and all of them count.
-        say: told how long compiling took, where it had to be done.
+        words: uint64 array of shape (columns, words). Bit 1 stands for +1, bit 0 for -1; every bit is used.
+        say: Callback for a message with the compile time; called only if code had to be compiled.
     """
 
     def __init__(self, words: np.ndarray, say: Callable[[str], object] = str) -> None:
@@ -26,20 +26,20 @@ class BitMatrix:
         self._run = load_run(say)
 
     def product(self, a: np.ndarray) -> np.ndarray:
-        """Return the product of rows of bits, uint64 of shape (rows, words), and this: (rows, columns) of integers."""
+        """Return the product of `a`, uint64 of shape (rows, words), and this matrix: integers, (rows, columns)."""
         return self.prepare(a)()
 
     def prepare(self, a: np.ndarray) -> Callable[[], np.ndarray]:
-        """Return a function that computes the product; called again, it computes it again, into the same memory."""
+        """Return a function that computes the product; every call writes to the same memory."""
         if a.dtype != np.uint64 or a.ndim != 2 or a.shape[1] != self.words:
-            wanted = f"uint64 of shape (rows, {self.words})"
-            raise ValueError(f"a matrix of {a.dtype} of shape {a.shape}: it must be {wanted}")
+            expected = f"uint64 of shape (rows, {self.words})"
+            raise ValueError(f"the matrix is {a.dtype} of shape {a.shape}; it must be {expected}")
         rows, width, row = len(a), len(self._panels) * self._panels.shape[2], 8 * self.words
         left = aligned(a.nbytes + ROWS * row)
         left[: a.nbytes] = with_parities(_halves(a)).reshape(-1).view(np.uint8)
         out = np.empty((round_up(rows, ROWS), width), np.float32)
         base, zeros = np.full(width, 64 * self.words, np.float32), np.zeros(rows, np.int64)
-        # Offsets from address 0: the matrices stay where they are.
+        # Absolute addresses serve as offsets (the base address is 0), so the matrices are not copied.
         step, scratch_bytes = make_step(
             kind=StepKind.BINARY, pixels=rows, width=rows, channels=width, panels=len(self._panels),
             source=left.ctypes.data, source_pixel=row, direct=1, weight=self._panels.ctypes.data, terms=2 * self.words,
@@ -49,17 +49,17 @@ class BitMatrix:
         )  # fmt: skip
         scratch = aligned(scratch_bytes)
         job = new_job(steps=step.ctypes.data, scratch=scratch.ctypes.data)
-        held = job, step, left, base, zeros, scratch
+        keep_alive = job, step, left, base, zeros, scratch
 
         def compute() -> np.ndarray:
-            self._run(held[0].ctypes.data, 0, 0, 0)
+            self._run(keep_alive[0].ctypes.data, 0, 0, 0)
             return out[:rows, : self.columns]
 
         return compute
 
 
 def _halves(words: np.ndarray) -> np.ndarray:
-    """Words of 64 bits as twice as many of 32: the lower half first, whatever the order of bytes."""
+    """Split 64-bit words into 32-bit words, lower half first on every platform."""
     return (
         np.stack([words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)], axis=2)
         .astype(np.uint32)

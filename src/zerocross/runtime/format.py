@@ -1,14 +1,14 @@
 """The file of a packed network (.zcb): one safetensors file.
 
-Its metadata are `format`, `version`, `network` and `sha256`. `network` is a JSON text, compressed (zlib, base64), with
-`input_size`, `output`, `nodes`, `preprocessing`, `classes` and `provenance`; a node is [op, output, inputs, attrs,
-tensors], with default attributes and empty ends left out. Weights are tensors of their own; vectors (biases, scales,
-thresholds) stand one after the other in a tensor per type, so that many short ones cost no header. In a node, a weight
-is named by its key, a vector by its length, and one of equal numbers by [length, number] alone. `sha256` is that of the
-tensors' bytes, of the header's other entries as compact JSON with sorted keys, and of `network`.
+Its metadata keys are `format`, `version`, `network` and `sha256`. `network` is a JSON text, compressed (zlib, base64),
+with `input_size`, `output`, `nodes`, `preprocessing`, `classes` and `provenance`. A node is [op, output, inputs, attrs,
+tensors]; default attributes and empty trailing entries are left out. Each weight is a tensor of its own. Vectors
+(biases, scales, thresholds) are concatenated into one tensor per data type, so that many short vectors need no headers.
+A node refers to a weight by its key, to a vector by its length, and to a vector of equal numbers by [length, number].
+`sha256` covers the bytes of the tensors, the header's other entries as compact JSON with sorted keys, and `network`.
 
-The reader takes a file for hostile until every part of it has been checked. It ends in a Graph or in a ValueError, and
-allocates a small multiple of the file's own size, and at most 100 MB beyond it.
+The reader treats a file as hostile until every part has been checked. It either returns a Graph or raises a ValueError,
+and allocates a small multiple of the size of the file plus at most 100 MB.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FORMAT, VERSION = "zerocross packed network", "1"
 MAX_BYTES = 1 << 31
 MAX_HEADER = MAX_TEXT = 1 << 22
 MAX_CLASSES = 1 << 16
-MAX_EQUAL = 1 << 22  # numbers, in all, in vectors of equal ones, which take room in memory but none in the file
+MAX_EQUAL = 1 << 22  # total length of vectors of equal numbers, which take space in memory but not in the file
 DTYPES = {"float32": "F32", "int32": "I32", "float16": "F16", "int8": "I8", "uint8": "U8"}  # the widest come first
 _METADATA = ("format", "version", "network", "sha256")
 _NETWORK = ("input_size", "output", "nodes", "preprocessing", "classes", "provenance")
@@ -50,10 +50,10 @@ _RANGE = {
 
 
 def read(path: str | Path) -> Graph:
-    """Read a packed network; ValueError, with the reason, where the file is not a sound one."""
+    """Read a packed network; raise a ValueError with the reason if the file is not valid."""
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; make it with: zerocross pack RUN -o {path}")
+        raise FileNotFoundError(f"{path} does not exist; create it with: zerocross pack RUN -o {path}")
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
     size = path.stat().st_size
@@ -63,12 +63,12 @@ def read(path: str | Path) -> Graph:
         data = file.read(size + 1)
     try:
         return parse(data)
-    except ValueError as wrong:
-        raise ValueError(f"{path} is not a sound packed network: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a valid packed network: {error}") from None
 
 
 def write(path: str | Path, graph: Graph) -> None:
-    """Write a packed network, whole or not at all; an existing file is replaced."""
+    """Write a packed network atomically; an existing file is replaced."""
     data = serialize(graph)
     write_whole(Path(path), lambda file: file.write(data))
 
@@ -78,8 +78,8 @@ def parse(data: bytes) -> Graph:
     text = _network_text(data)
     try:
         tensors = load_tensors(data)
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as wrong:
-        raise ValueError(f"its tensors cannot be read ({wrong})") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ValueError(f"its tensors cannot be read ({error})") from None
     values = _loads(text, "its network")
     if not isinstance(values, dict) or set(values) != set(_NETWORK):
         raise ValueError(f"its network must be an object with {', '.join(_NETWORK)}")
@@ -98,7 +98,10 @@ def parse(data: bytes) -> Graph:
 
 
 def serialize(graph: Graph) -> bytes:
-    """The bytes of a packed network's file, the same for the same graph; one that could not be read back is refused."""
+    """Return the bytes of a packed file; they depend only on the graph.
+
+    Raises a ValueError for a graph that could not be read back.
+    """
     graph = check(graph)
     tensors = {
         key: graph.tensors[key] for node in graph.nodes for role, key in node.tensors.items() if role == "weight"
@@ -106,7 +109,7 @@ def serialize(graph: Graph) -> bytes:
     vectors: dict[str, list[np.ndarray]] = {}
     nodes = [_compact(node, graph, vectors) for node in graph.nodes]
     if clash := tensors.keys() & set(_ROWS.values()):
-        raise ValueError(f"a weight has the key {clash.pop()!r}, which is taken: name it otherwise")
+        raise ValueError(f"a weight has the key {clash.pop()!r}, which is reserved; rename the weight")
     tensors |= {row: np.concatenate(parts) for row, parts in vectors.items()}
     network = {
         "input_size": list(graph.input_size),
@@ -124,14 +127,14 @@ def serialize(graph: Graph) -> bytes:
 
 
 def weight_signs(graph: Graph, node: Node) -> np.ndarray:
-    """The weights of a layer whose weights are bits: int8, -1 and +1, in the layer's shape (O, I / groups, kh, kw)."""
+    """Return the weights of a layer that stores bits: int8, -1 and +1, in the layer's shape (O, I / groups, kh, kw)."""
     shape = node.attrs["shape"]
     bits = np.unpackbits(graph.tensors[node.tensors["weight"]], count=math.prod(shape), bitorder="little")
     return (2 * bits.astype(np.int8) - 1).reshape(shape)
 
 
 def real_weight(graph: Graph, node: Node) -> np.ndarray:
-    """The weights of a conv2d or linear node as float32, whatever they are stored as."""
+    """Return the weights of a conv2d or linear node as float32, regardless of how they are stored."""
     stored = graph.tensors[node.tensors["weight"]]
     weight = (weight_signs(graph, node) if stored.dtype == np.uint8 else stored).astype(np.float32)
     scale = graph.tensor(node, "weight_scale")
@@ -139,12 +142,12 @@ def real_weight(graph: Graph, node: Node) -> np.ndarray:
 
 
 def all_equal(vector: np.ndarray) -> bool:
-    """Whether a vector takes no room in the file but its length and its one number."""
+    """Return True if a vector is stored in the file as its length and a single number."""
     return len(vector) <= MAX_EQUAL // (4 * MAX_NODES) and vector.tobytes() == vector[:1].tobytes() * len(vector)
 
 
 def _container(network: str, tensors: Mapping[str, np.ndarray]) -> bytes:
-    """A safetensors file. Its own library writes metadata in an order that changes from run to run."""
+    """Return a safetensors file. The safetensors library writes metadata in an order that varies between runs."""
     order = sorted(tensors, key=lambda key: (list(DTYPES).index(tensors[key].dtype.name), key))
     entries: dict[str, Any] = {}
     parts, end = [], 0
@@ -169,113 +172,120 @@ def _header_end(data: bytes) -> int:
 
 
 def checksum(network: str, entries: Mapping[str, Any], data: bytes) -> str:
-    """The checksum of a file: of its tensors' bytes, of its header without metadata, and of its network's text."""
+    """Return the checksum of a file: over the tensors' bytes, the header without metadata, and the network's text."""
     header = json.dumps(entries, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(data + (header + network).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _network_text(data: bytes) -> bytes:
-    """The text of the network; sizes, types and the checksum are looked at before the library reads any tensor."""
+    """Return the text of the network after checking sizes, types and the checksum, before any tensor is read."""
     if len(data) < 8 or _header_end(data) > len(data):
-        raise ValueError(f"it is cut short, or some other file ({len(data)} bytes)")
+        raise ValueError(f"it is truncated or not a packed network ({len(data)} bytes)")
     if _header_end(data) > MAX_HEADER:
         raise ValueError(f"its header has {_header_end(data)} bytes; at most {MAX_HEADER} are allowed")
     header = _loads(data[8 : _header_end(data)], "its header")
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-        raise ValueError("it is some other file: its metadata do not call it a packed network")
+        raise ValueError(f"it is a different kind of file: its metadata does not contain the format {FORMAT!r}")
     if metadata.get("version") != VERSION:
         raise ValueError(f"its version is {short(metadata.get('version'))}; this program reads version {VERSION}")
     if set(metadata) != set(_METADATA) or not all(isinstance(text, str) for text in metadata.values()):
         raise ValueError(f"its metadata must be the texts {', '.join(_METADATA)}")
     if metadata["sha256"] != checksum(metadata["network"], header, data[_header_end(data) :]):
-        raise ValueError("its checksum is wrong: it was cut short, damaged or changed; pack the network again")
+        raise ValueError("its checksum is wrong: it was truncated, damaged or changed; pack the network again")
     for key, entry in header.items():
         if not isinstance(entry, dict) or entry.get("dtype") not in DTYPES.values():
-            raise ValueError(f"tensor {short(key)} must be one of {', '.join(DTYPES.values())}")
+            raise ValueError(f"the type of tensor {short(key)} must be one of {', '.join(DTYPES.values())}")
         shape = entry.get("shape")
         if not isinstance(shape, list) or not all(type(size) is int and 1 <= size <= MAX_BYTES for size in shape):
-            raise ValueError(f"tensor {short(key)} has the shape {short(shape)}")
+            raise ValueError(f"tensor {short(key)} has the invalid shape {short(shape)}")
     return _inflated(metadata["network"])
 
 
 def _inflated(text: str) -> bytes:
-    machine = zlib.decompressobj()
+    decompressor = zlib.decompressobj()
     try:
-        inflated = machine.decompress(base64.b64decode(text, validate=True), MAX_TEXT)
-    except (ValueError, zlib.error) as wrong:
-        raise ValueError(f"its network cannot be decompressed ({wrong})") from None
-    if not machine.eof or machine.unused_data:
-        raise ValueError(f"its network is cut short, or longer than {MAX_TEXT} bytes")
+        inflated = decompressor.decompress(base64.b64decode(text, validate=True), MAX_TEXT)
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"its network cannot be decompressed ({error})") from None
+    if not decompressor.eof or decompressor.unused_data:
+        raise ValueError(f"its network is truncated or longer than {MAX_TEXT} bytes")
     return inflated
 
 
 def _loads(text: bytes, what: str) -> Any:
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no number")
+        raise ValueError(f"{constant} is not a number")
 
     try:
         return json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError) as wrong:
-        raise ValueError(f"{what} is not sound JSON ({short(str(wrong))})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{what} is not valid JSON ({short(str(error))})") from None
 
 
 def _nodes(rows: Any, stored: Mapping[str, np.ndarray]) -> tuple[tuple[Node, ...], dict[str, np.ndarray]]:
-    """The nodes, and their tensors by key, with every vector cut out of its row."""
+    """Return the nodes, and their tensors by key, with every vector sliced from the tensor of its type."""
     if not isinstance(rows, list) or len(rows) > MAX_NODES:
         raise ValueError(f"its nodes must be a list of at most {MAX_NODES}")
     vectors = {name: array for name, array in stored.items() if name in _ROWS.values()}
     tensors = {name: array for name, array in stored.items() if name not in vectors}
-    taken = dict.fromkeys(vectors, 0)
+    used = dict.fromkeys(vectors, 0)
     equal = 0
     nodes = []
     for row in rows:
         op, output, inputs, attrs, roles = _row(row)
         keys: dict[str, str] = {}
-        for role, place in roles.items():
+        for role, reference in roles.items():
             if role == "weight":
-                keys[role] = _name(place, "the key of a weight")
+                keys[role] = _name(reference, "the key of a weight")
                 continue
             keys[role] = f"{output}.{role}"
-            if isinstance(place, list):
-                tensors[keys[role]] = _equal(place, _vector_type(role), MAX_EQUAL - equal)
+            if isinstance(reference, list):
+                tensors[keys[role]] = _equal(reference, _vector_type(role), MAX_EQUAL - equal)
                 equal += len(tensors[keys[role]])
                 continue
             row_name = _ROWS[_vector_type(role)]
-            array, first = vectors.get(row_name), taken.get(row_name, 0)
-            if type(place) is not int or array is None or array.ndim != 1 or not 1 <= place <= len(array) - first:
-                raise ValueError(f"node {short(output)}: its {short(role)} of length {short(place)} is not in the file")
-            tensors[keys[role]] = array[first : first + place]
-            taken[row_name] = first + place
+            array, first = vectors.get(row_name), used.get(row_name, 0)
+            if (
+                type(reference) is not int
+                or array is None
+                or array.ndim != 1
+                or not 1 <= reference <= len(array) - first
+            ):
+                raise ValueError(
+                    f"node {short(output)}: its {short(role)} of length {short(reference)} is not in the file"
+                )
+            tensors[keys[role]] = array[first : first + reference]
+            used[row_name] = first + reference
         nodes.append(Node(op, tuple(inputs), output, attrs, keys))
-    for name, count in taken.items():
+    for name, count in used.items():
         if count != len(vectors[name]):
-            raise ValueError(f"{name} holds {len(vectors[name])} numbers, and the nodes use {count}")
+            raise ValueError(f"{name} has {len(vectors[name])} numbers, but the nodes use {count}")
     return tuple(nodes), tensors
 
 
 def _row(row: Any) -> list[Any]:
     if isinstance(row, list) and 2 <= len(row) <= 5:
-        whole = [*row, *([], {}, {})[len(row) - 2 :]]
-        op, output, inputs, attrs, tensors = whole
-        right = isinstance(inputs, list) and isinstance(attrs, dict) and isinstance(tensors, dict)
-        if right and all(isinstance(text, str) for text in (op, output, *inputs)):
-            return whole
+        complete = [*row, *([], {}, {})[len(row) - 2 :]]
+        op, output, inputs, attrs, tensors = complete
+        valid = isinstance(inputs, list) and isinstance(attrs, dict) and isinstance(tensors, dict)
+        if valid and all(isinstance(text, str) for text in (op, output, *inputs)):
+            return complete
     raise ValueError(f"a node is {short(row)}; it must be [op, output, inputs, attrs, tensors]")
 
 
-def _equal(place: list[Any], dtype: str, room: int) -> np.ndarray:
-    """A vector of equal numbers."""
+def _equal(reference: list[Any], dtype: str, room: int) -> np.ndarray:
+    """Return a vector of equal numbers."""
     kinds = (int, float) if dtype == "float32" else (int,)
-    count, number = place if len(place) == 2 and type(place[1]) in kinds else (0, 0)
+    count, number = reference if len(reference) == 2 and type(reference[1]) in kinds else (0, 0)
     low, high = _RANGE[dtype]
     if type(count) is not int or not 1 <= count <= room or not low <= number <= high:
-        raise ValueError(f"a vector of equal numbers is {short(place)}; it must be [length, number]")
+        raise ValueError(f"a vector of equal numbers is {short(reference)}; it must be [length, number]")
     return np.full(count, number, dtype=dtype)
 
 
 def _compact(node: Node, graph: Graph, vectors: dict[str, list[np.ndarray]]) -> list[Any]:
-    """A node as the file has it; its vectors are added to those of its type, or, of equal numbers, written out."""
+    """Return a node as stored in the file; append its vectors to those of their type, unless all numbers are equal."""
     spec = OPS[node.op].attrs
     attrs = {key: value for key, value in node.attrs.items() if value != spec[key].default}
     tensors: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""From nodes to groups: a layer with everything that can be done to its values before they are stored."""
+"""Fuse nodes into groups: a layer together with the operations applied to its values before they are stored."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ SOURCES = frozenset(
     {"conv2d", "linear", "binary_conv2d", "binary_linear", "avg_pool2d", "max_pool2d", "global_avg_pool", "subsample"}
 )
 ELEMENTWISE = frozenset({"affine", "prelu", "relu", "hardtanh", "add"})
-MAX_LEVELS = 4  # concatenations that a value passes on its way to where it is stored
-MAX_LINKS = 1 << 16  # of all groups together
+MAX_LEVELS = 4  # nested concatenations between a value and the buffer in which it is stored
+MAX_LINKS = 1 << 16  # total over all groups
 
 
 @dataclass(frozen=True)
 class Link:
-    """An elementwise node in a group; the group's own channels begin at `channel` of the node's; `other` is added."""
+    """An elementwise node in a group.
+
+    The channels of the group start at `channel` of the node's channels; `other` is the value that an "add" adds.
+    """
 
     node: Node
     channel: int
@@ -31,17 +34,17 @@ class Link:
 
 @dataclass(frozen=True)
 class Group:
-    """One pass: a source, what follows it, and what is stored of it.
+    """One pass over memory: a source node, the elementwise nodes that follow it, and the stored results.
 
     Args:
-        op: the source's op; "identity" where values are taken as they are.
-        node: the source's node (with "identity": the first node that follows).
-        source: the value that the source reads.
-        links: the elementwise nodes that follow, in order.
-        result: the value at the end, of which the group's channels begin at `channel`.
-        channel: see there.
-        real: whether the result is stored as float32.
-        sign: the sign or threshold whose bits are stored, or None.
+        op: Op of the source node; "identity" if the group starts with an elementwise node.
+        node: The source node (for "identity", the first elementwise node).
+        source: The value that the source node reads.
+        links: The elementwise nodes that follow, in order.
+        result: The value at the end of the group.
+        channel: First channel of `result` that this group computes.
+        real: Store the result as float32.
+        sign: The sign or threshold node whose bits are stored, or None.
     """
 
     op: str
@@ -54,18 +57,18 @@ class Group:
     sign: Node | None
 
     def needs(self) -> list[str]:
-        """The values that it reads."""
+        """Return the values that the group reads."""
         return [self.source, *(link.other for link in self.links if link.other is not None)]
 
     def makes(self) -> list[str]:
-        """The values that it stores, or stores a part of."""
+        """Return the values that the group stores, completely or in part."""
         return [self.result] * self.real + ([] if self.sign is None else [self.sign.output])
 
 
 def fuse(graph: Graph, values: Mapping[str, Value]) -> list[Group]:
-    """Return the groups of a simplified graph in an order in which they can be run."""
+    """Return the groups of a simplified graph in execution order."""
     groups = _Fusion(graph, values).groups()
-    # A value comes after all groups that store a part of it, and a group after the values that it reads.
+    # A value follows every group that stores a part of it, and a group follows the values that it reads.
     order: graphlib.TopologicalSorter[int | str] = graphlib.TopologicalSorter()
     for number, group in enumerate(groups):
         order.add(number, *group.needs())
@@ -75,10 +78,11 @@ def fuse(graph: Graph, values: Mapping[str, Value]) -> list[Group]:
 
 
 def simplify(graph: Graph) -> tuple[Graph, dict[str, Value]]:
-    """Leave out flattening that moves nothing: of single pixels, and of an input that is used in no other way.
+    """Remove flatten nodes that move no data: those of single pixels, and those of an input that is only flattened.
 
     Returns:
-        The graph, and what its values are; in it, a layer may read the features of a single pixel.
+        The graph, and the shape and kind of each of its values. A layer of this graph may read the features of a
+        single pixel.
     """
     values = infer(graph)
     first = graph.nodes[0].output
@@ -106,7 +110,7 @@ def _link(node: Node, value: str) -> Link:
 
 @dataclass(frozen=True)
 class _Tail:
-    """What follows a value within its group."""
+    """The nodes that follow a value within its group."""
 
     links: tuple[Link, ...]
     result: str
@@ -116,7 +120,7 @@ class _Tail:
 
 
 class _Fusion:
-    """The state of fusing a graph: who uses what, and which nodes have found a group."""
+    """State of fusing a graph: the users of each value, and the nodes that already belong to a group."""
 
     def __init__(self, graph: Graph, values: Mapping[str, Value]) -> None:
         self.graph = graph
@@ -127,35 +131,35 @@ class _Fusion:
             for name in node.inputs:
                 self.users[name].append(node)
         self.users[graph.output].append(None)
-        self.taken: set[str] = set()
+        self.grouped: set[str] = set()
         self.tails: dict[str, _Tail] = {}
-        self.meeting = self._meetings()
-        self.links = 0  # of all groups so far
+        self.merged = self._merged_concats()
+        self.links = 0  # number of links in all groups so far
 
     def groups(self) -> list[Group]:
-        found = []
+        groups = []
         for node in self.graph.nodes[1:]:
-            if node.output in self.taken:
+            if node.output in self.grouped:
                 continue
             if node.op in SOURCES:
-                found.append(self._group(node.op, node, (), self.tail(node.output)))
+                groups.append(self._group(node.op, node, (), self.tail(node.output)))
             elif node.op in ("concat", "pad_channels", "flatten"):
-                found += self._moves(node)
+                groups += self._moves(node)
             else:
-                found.append(self._identity(node))
-        return found
+                groups.append(self._identity(node))
+        return groups
 
     def _moves(self, node: Node) -> list[Group]:
-        """A group for each input that is copied into its place."""
+        """Return a group for each input, which copies the input to its channels of the output."""
         channel = node.attrs["before"] if node.op == "pad_channels" else 0
-        found = []
+        groups = []
         for name in node.inputs:
-            found.append(Group(node.op, node, name, (), node.output, channel, real=True, sign=None))
+            groups.append(Group(node.op, node, name, (), node.output, channel, real=True, sign=None))
             channel += self.values[name].shape[0]
-        return found
+        return groups
 
     def _identity(self, node: Node) -> Group:
-        self.taken.add(node.output)
+        self.grouped.add(node.output)
         if node.op in ("sign", "threshold"):
             return Group("identity", node, node.inputs[0], (), node.inputs[0], 0, real=False, sign=node)
         return self._group("identity", node, (_link(node, node.inputs[0]),), self.tail(node.output))
@@ -164,11 +168,16 @@ class _Fusion:
         links = (*links, *tail.links)
         self.links += len(links)
         if self.links > MAX_LINKS:
-            raise ValueError(f"its branches share too many steps behind their concatenations: {MAX_LINKS} are allowed")
+            raise ValueError(
+                f"the branches of its concatenations share too many steps; at most {MAX_LINKS} are allowed"
+            )
         return Group(op, node, node.inputs[0], links, tail.result, tail.channel, tail.real, tail.sign)
 
     def tail(self, value: str) -> _Tail:
-        """What can follow a value in registers; every branch of a concatenation shares what comes after it."""
+        """Return the nodes that can be applied to a value in registers.
+
+        Every branch of a concatenation applies the nodes that follow the concatenation.
+        """
         if value not in self.tails:
             self.tails[value] = self._find_tail(value)
         return self.tails[value]
@@ -176,20 +185,22 @@ class _Fusion:
     def _find_tail(self, value: str) -> _Tail:
         links: list[Link] = []
         while (node := self._only_user(value)) is not None and node.op in ELEMENTWISE:
-            self.taken.add(node.output)
+            self.grouped.add(node.output)
             links.append(_link(node, value))
             value = node.output
         if node is not None and node.op == "threshold":
-            self.taken.add(node.output)
+            self.grouped.add(node.output)
             return _Tail(tuple(links), value, 0, real=False, sign=node)
-        if node is not None and node.op == "pad_channels":  # what a last panel writes too much is 0, and falls on zeros
-            self.taken.add(node.output)
+        if (
+            node is not None and node.op == "pad_channels"
+        ):  # a last panel may write zeros past its channels, onto padding that is 0 anyway
+            self.grouped.add(node.output)
             return _Tail(tuple(links), node.output, node.attrs["before"], real=True, sign=None)
-        if node is not None and node.output in self.meeting:
-            self.taken.add(node.output)
+        if node is not None and node.output in self.merged:
+            self.grouped.add(node.output)
             return self._behind_concat(node, value, links)
         signs = [user for user in self.users[value] if user is not None and user.op == "sign"]
-        self.taken.update(sign.output for sign in signs[:1])
+        self.grouped.update(sign.output for sign in signs[:1])
         real = len(self.users[value]) > len(signs[:1])
         return _Tail(tuple(links), value, 0, real, signs[0] if signs else None)
 
@@ -201,23 +212,23 @@ class _Fusion:
 
     def _only_user(self, value: str) -> Node | None:
         user = self.users[value][0] if len(self.users[value]) == 1 else None
-        return None if user is None or (user.output in self.taken and user.op != "concat") else user
+        return None if user is None or (user.output in self.grouped and user.op != "concat") else user
 
-    def _meetings(self) -> set[str]:
-        """The concatenations whose branches each store their own part: not too many behind one another."""
-        found: set[str] = set()
+    def _merged_concats(self) -> set[str]:
+        """Return the concatenations whose branches each store their own part; nesting is limited to MAX_LEVELS."""
+        names: set[str] = set()
         levels: dict[str, int] = {}
         for node in self.graph.nodes:
             level = max((levels[name] for name in node.inputs), default=0)
-            if node.op == "concat" and level < MAX_LEVELS and self._can_meet(node):
-                found.add(node.output)
+            if node.op == "concat" and level < MAX_LEVELS and self._can_merge(node):
+                names.add(node.output)
                 levels[node.output] = level + 1
             else:
                 levels[node.output] = level if node.op in ELEMENTWISE else 0
-        return found
+        return names
 
-    def _can_meet(self, concat: Node) -> bool:
-        """Whether every branch of a concatenation can store its own part: nobody else reads it, and panels fit."""
+    def _can_merge(self, concat: Node) -> bool:
+        """Return True if every branch can store its own part: nothing else reads it, and it fills whole panels."""
         sizes = [self.values[name].shape[0] for name in concat.inputs]
         return (
             all(size % LANES == 0 for size in sizes[:-1])

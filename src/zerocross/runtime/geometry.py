@@ -1,4 +1,4 @@
-"""Fields of steps that say where pixels, taps and windows lie in memory."""
+"""Step fields that describe where pixels, taps and windows are in memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Fields = dict[str, Any]
 
 
 class ConvGeometry:
-    """A convolution over a buffer; a linear layer is one over a single pixel.
+    """Geometry of a convolution over a buffer; a linear layer is a convolution over a single pixel.
 
     Args:
-        node: the layer's.
-        source: what it reads.
-        output: channels, height and width of what it gives.
+        node: Node of the layer.
+        source: Buffer that the layer reads.
+        output: Channels, height and width of the output.
     """
 
     def __init__(self, node: Node, source: Buffer, output: tuple[int, int, int]) -> None:
@@ -30,14 +30,14 @@ class ConvGeometry:
         self.padding = attrs.get("padding", (0, 0))
         self.source, self.sizes, self.outputs = source, source.shape[1:], output[1:]
         self.taps = self.kernel[0] * self.kernel[1]
-        # A tap of a single column of real numbers need not take the numbers that fill up a pixel.
+        # With a kernel one column wide, a tap of real numbers can leave out the padding at the end of a pixel.
         self.tap = 4 * source.shape[0] if source.kind == "real" and self.kernel[1] == 1 else source.pitch
 
     def fields(self, *, direct: bool) -> Fields:
-        """Fields of a step.
+        """Return the fields of the step.
 
         Args:
-            direct: whether a row may be read where it stands, if a pixel is all there is to a row.
+            direct: Read rows in place, without gathering, if a row is a single pixel.
         """
         source, width = self.source, self.kernel[1]
         runs = width if self.dilation[1] > 1 else 1
@@ -52,13 +52,13 @@ class ConvGeometry:
 
 
 def window_fields(source: Buffer, mode: Window, kernel: tuple[int, int] = (1, 1), node: Node | None = None) -> Fields:
-    """Fields of a step that makes one pixel of a window; without a node of the pixels as they are."""
+    """Return the fields of a step that reduces each window to one pixel; without a node, windows are single pixels."""
     attrs = {} if node is None else node.attrs
     pairs = {
         "kernel": kernel, "stride": attrs.get("stride", (1, 1)), "pad": attrs.get("padding", (0, 0)),
         "dilation": attrs.get("dilation", (1, 1)),
     }  # fmt: skip
-    fields = {f"{name}_{axis}": pair[place] for name, pair in pairs.items() for place, axis in enumerate("yx")}
+    fields = {f"{name}_{axis}": pair[index] for name, pair in pairs.items() for index, axis in enumerate("yx")}
     return fields | {
         "mode": mode, "source": source.at(), "source_image": source.image, "tap_line": source.line,
         "tap_pixel": source.pitch, "height_in": source.shape[1], "width_in": source.shape[2],
@@ -66,17 +66,17 @@ def window_fields(source: Buffer, mode: Window, kernel: tuple[int, int] = (1, 1)
 
 
 def strides(name: str, buffer: Buffer) -> Fields:
-    """Bytes from image to image, from line to line and from pixel to pixel of a buffer."""
+    """Return the distances in bytes between images, lines and pixels of a buffer."""
     return {f"{name}_image": buffer.image, f"{name}_line": buffer.line, f"{name}_pixel": buffer.pitch}
 
 
 def target_fields(buffer: Buffer, extra: int = 0) -> Fields:
-    """Where a MOVE or an UNPACK writes: `extra` bytes into the pixels of a buffer."""
+    """Return the target of a MOVE or UNPACK: a buffer, `extra` bytes into each of its pixels."""
     return {"target": buffer.at(extra=extra), **strides("target", buffer), "target_channel": 4}
 
 
 def outside_strides(name: str, shape: tuple[int, int, int]) -> Fields:
-    """Strides of float32 in the order (N, C, H, W)."""
+    """Return the strides of a float32 array of shape (N, C, H, W)."""
     channels, height, width = shape
     return {
         f"{name}_image": 4 * channels * height * width, f"{name}_line": 4 * width, f"{name}_pixel": 4,
@@ -85,12 +85,12 @@ def outside_strides(name: str, shape: tuple[int, int, int]) -> Fields:
 
 
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Channels, height and width: features are the channels of one pixel, and (C, L) is an image one pixel wide."""
+    """Return channels, height and width; features are the channels of one pixel, (C, L) is an image one pixel wide."""
     channels, height, width = (*shape, 1, 1)[:3]
     return channels, height, width
 
 
 def is_depthwise(node: Node) -> bool:
-    """Whether a convolution has one filter for each channel."""
+    """Return True if a convolution has one filter per channel."""
     groups = node.attrs.get("groups", 1)
     return node.op == "conv2d" and groups > 1 and node.attrs["shape"][:2] == (groups, 1)

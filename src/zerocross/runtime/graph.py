@@ -1,6 +1,7 @@
-"""The graph of a packed network: nodes in an order in which they can be run, and what each op takes.
+"""The graph of a packed network: nodes in execution order, and the attributes, tensors and inputs of each op.
 
-An activation has a batch dimension and 1 to 3 more: (N, F), (N, C, L) or (N, C, H, W). `infer` gives shapes and kinds.
+An activation has a batch dimension and 1 to 3 more: (N, F), (N, C, L) or (N, C, H, W). `infer` returns shapes and
+kinds.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _BRIEF.maxstring = _BRIEF.maxother = 60
 
 @dataclass(frozen=True)
 class Node:
-    """One step: `op` on the values named `inputs` gives the value named `output`.
+    """One operation: applies `op` to the values named `inputs` and produces the value named `output`.
 
-    `tensors` maps a role ("weight", "scale", ...) to a key of `Graph.tensors`. A node that was read has every attribute
-    of its op, defaults included.
+    `tensors` maps a role ("weight", "scale", ...) to a key of `Graph.tensors`. A node read from a file has every
+    attribute of its op, including defaults.
     """
 
     op: str
@@ -45,13 +46,13 @@ class Graph:
     """A packed network.
 
     Args:
-        nodes: in an order in which they can be run; the first, and no other, is "input".
-        output: the value that the network returns.
-        input_size: the shape of one sample, without N.
-        tensors: all parameters by key: uint8, int8, int32, float16 or float32.
-        preprocessing: from a file to an input, where that is known.
-        classes: a name per output, or none.
-        provenance: what the file was made from and with, as texts.
+        nodes: Nodes in execution order. The first node, and no other, is "input".
+        output: Name of the value that the network returns.
+        input_size: Shape of one sample, without N.
+        tensors: All parameters by key: uint8, int8, int32, float16 or float32.
+        preprocessing: How an input is computed from a file; None if unknown.
+        classes: One name per output, or empty.
+        provenance: Text entries that describe how the file was created.
     """
 
     nodes: tuple[Node, ...]
@@ -63,14 +64,14 @@ class Graph:
     provenance: Mapping[str, str] = field(default_factory=dict)
 
     def tensor(self, node: Node, role: str) -> np.ndarray | None:
-        """The tensor that a node has in a role, or None."""
+        """Return a node's tensor for a role, or None."""
         key = node.tensors.get(role)
         return None if key is None else self.tensors[key]
 
 
 @dataclass(frozen=True)
 class _Attr:
-    """An attribute: `length` integers (0: one number), each within low..high; None as default: it must be given."""
+    """An attribute: `length` integers (0: a single number), each within low..high; default None: required."""
 
     kind: type
     default: Any = None
@@ -82,15 +83,15 @@ class _Attr:
         if not self.length:
             return self._number(value, where)
         if not isinstance(value, list | tuple) or len(value) != self.length:
-            raise ValueError(f"{where} = {short(value)}: it must be {self.length} numbers")
+            raise ValueError(f"{where} is {short(value)}; it must be {self.length} numbers")
         return tuple(self._number(number, where) for number in value)
 
     def _number(self, value: Any, where: str) -> Any:
-        # Not isinstance: True is an int, and must not pass for one.
+        # Not isinstance: a bool is an int, but must not be accepted as one.
         if type(value) is not self.kind and not (self.kind is float and type(value) is int):
-            raise ValueError(f"{where} = {short(value)}: it must be of type {self.kind.__name__}")
+            raise ValueError(f"{where} is {short(value)}; it must be of type {self.kind.__name__}")
         if self.kind is not bool and not self.low <= value <= self.high:
-            raise ValueError(f"{where} = {short(value)}: it must be within {self.low}..{self.high}")
+            raise ValueError(f"{where} is {short(value)}; it must be within {self.low}..{self.high}")
         return self.kind(value)
 
 
@@ -108,7 +109,7 @@ _POOL = {"kernel": _pair(None), "stride": _pair(1), "padding": _pair(0, low=0), 
 
 @dataclass(frozen=True)
 class Op:
-    """What an op takes: attributes, tensors by role (those that must be there, those that may), how many inputs."""
+    """Signature of an op: attributes, required and optional tensors by role, range of the number of inputs."""
 
     attrs: Mapping[str, _Attr] = field(default_factory=dict)
     required: tuple[str, ...] = ()
@@ -137,17 +138,17 @@ OPS: dict[str, Op] = {
     "subsample": Op({"stride": _pair(None)}),
     "pad_channels": Op({"before": _Attr(int, 0), "after": _Attr(int, 0)}),
 }
-"""Every op that a graph may hold."""
+"""Every op that a graph may contain."""
 
 
 def checked_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes with all attributes filled in; each by itself is right, as far as it can be without shapes."""
+    """Check each node by itself, without shapes, and return the nodes with all attributes filled in."""
     if not 1 <= len(nodes) <= MAX_NODES:
-        raise ValueError(f"the graph has {len(nodes)} nodes: it must have 1..{MAX_NODES}")
+        raise ValueError(f"the graph has {len(nodes)} nodes; it must have 1..{MAX_NODES}")
     if (inputs := sum(len(node.inputs) for node in nodes)) > MAX_INPUTS:
-        raise ValueError(f"the nodes of the graph have {inputs} inputs: in all they must have at most {MAX_INPUTS}")
+        raise ValueError(f"the nodes of the graph have {inputs} inputs in total; at most {MAX_INPUTS} are allowed")
     if [index for index, node in enumerate(nodes) if node.op == "input"] != [0]:
-        raise ValueError("the graph must have one node 'input', and have it first")
+        raise ValueError("the graph must have exactly one 'input' node, and it must be the first node")
     return tuple(_checked_node(node) for node in nodes)
 
 
@@ -158,30 +159,30 @@ def _checked_node(node: Node) -> Node:
     if spec is None:
         raise ValueError(f"{where}: op {short(node.op)} is unknown; this version knows {', '.join(OPS)}")
     where = f"{where} ({node.op})"
-    for what, found, known in (
+    for what, names, known in (
         ("attribute", node.attrs, spec.attrs),
         ("tensor", node.tensors, spec.required + spec.optional),
     ):
-        if unknown := [name for name in found if name not in known]:
+        if unknown := [name for name in names if name not in known]:
             raise ValueError(f"{where}: {what} {short(unknown[0])} is unknown; known: {', '.join(known) or 'none'}")
     if missing := [role for role in spec.required if role not in node.tensors]:
-        raise ValueError(f"{where}: its tensor {missing[0]!r} is missing")
+        raise ValueError(f"{where}: tensor {missing[0]!r} is missing")
     if not spec.inputs[0] <= len(node.inputs) <= spec.inputs[1]:
-        raise ValueError(f"{where}: it has {len(node.inputs)} inputs, and must have {spec.inputs[0]}..{spec.inputs[1]}")
+        raise ValueError(f"{where} has {len(node.inputs)} inputs; it must have {spec.inputs[0]}..{spec.inputs[1]}")
     attrs = {}
     for name, attr in spec.attrs.items():
         value = node.attrs.get(name, attr.default)
         if value is None:
-            raise ValueError(f"{where}: its attribute {name!r} is missing")
+            raise ValueError(f"{where}: attribute {name!r} is missing")
         attrs[name] = attr.check(value, f"{where}: {name}")
     return Node(node.op, tuple(node.inputs), node.output, attrs, dict(node.tensors))
 
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME or not name.isprintable():
-        raise ValueError(f"{short(name)} is no name: it must be 1..{MAX_NAME} printable characters")
+        raise ValueError(f"{short(name)} is not a valid name; a name has 1..{MAX_NAME} printable characters")
 
 
 def short(value: Any) -> str:
-    """A value as it may stand in a message, whatever its size."""
+    """Return the representation of a value, cut to a length that fits in a message."""
     return _BRIEF.repr(value)[:80]

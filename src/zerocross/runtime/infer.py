@@ -1,8 +1,8 @@
-"""What every value of a packed network is: shape and kind, one rule per op; and the whole graph, checked.
+"""Infer the shape and kind of every value of a packed network, with one rule per op, and check the whole graph.
 
-Shapes leave out the batch dimension. The kind says what a value holds: "real" (float32), "bits" (-1 and +1: from a sign
-or a threshold, perhaps flattened) or "sums" (integers: from a binary layer, perhaps pooled by their maximum, subsampled
-or flattened). An op that takes real values takes bits and sums as the numbers they stand for.
+Shapes omit the batch dimension. The kind is "real" (float32), "bits" (-1 and +1: from a sign or a threshold, possibly
+flattened) or "sums" (integers: from a binary layer, possibly max-pooled, subsampled or flattened). An op on real values
+also accepts bits and sums, as the numbers that they represent.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 
 from zerocross.runtime.graph import MAX_SIZE, Graph, Node, Shape, checked_nodes, short
 
-MAX_ELEMENTS = 1 << 26  # of one activation of one sample: 256 MB of float32
+MAX_ELEMENTS = 1 << 26  # per activation and sample: 256 MB of float32
 
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of an activation: its shape without N, and its kind: "real", "bits" or "sums"."""
+    """An activation: its shape without N, and its kind: "real", "bits" or "sums"."""
 
     shape: Shape
     kind: str = "real"
 
 
 def check(graph: Graph) -> Graph:
-    """Return the graph with all attributes filled in; ValueError says what is wrong with it, and where."""
+    """Check a graph and return it with all attributes filled in; a ValueError names the invalid node and the reason."""
     filled = replace(graph, nodes=checked_nodes(graph.nodes))
     values = infer(filled)
     _check_use(filled, values)
@@ -35,23 +35,23 @@ def check(graph: Graph) -> Graph:
 
 
 def infer(graph: Graph) -> dict[str, Value]:
-    """The shape and kind of every value of a graph with all attributes, in the order of its nodes."""
+    """Return the shape and kind of every value, in the order of the nodes; all attributes must be filled in."""
     if not 1 <= len(graph.input_size) <= 3:
-        raise ValueError(f"input_size = {graph.input_size}: it must have 1 to 3 dimensions")
+        raise ValueError(f"input_size is {graph.input_size}; it must have 1 to 3 dimensions")
     values: dict[str, Value] = {}
     for node in graph.nodes:
-        given = []
+        operands = []
         for name in node.inputs:
             if name not in values:
-                raise ValueError(f"node {node.output!r}: its input {short(name)} is not the output of a node before it")
-            given.append(values[name])
+                raise ValueError(f"node {node.output!r}: input {short(name)} is not the output of an earlier node")
+            operands.append(values[name])
         if node.output in values:
             raise ValueError(f"two nodes are named {node.output!r}")
         try:
-            value = Value(tuple(graph.input_size)) if node.op == "input" else _RULES[node.op](node, given, graph)
+            value = Value(tuple(graph.input_size)) if node.op == "input" else _RULES[node.op](node, operands, graph)
             _check_shape(value.shape)
-        except ValueError as wrong:
-            raise ValueError(f"node {node.output!r} ({node.op}): {wrong}") from None
+        except ValueError as error:
+            raise ValueError(f"node {node.output!r} ({node.op}): {error}") from None
         values[node.output] = value
     if graph.output not in values:
         raise ValueError(f"the graph's output {short(graph.output)} is not the output of a node")
@@ -59,7 +59,7 @@ def infer(graph: Graph) -> dict[str, Value]:
 
 
 def _check_use(graph: Graph, values: Mapping[str, Value]) -> None:
-    """Nothing without a use, names for every class."""
+    """Check that every value and tensor is used, and that each output has a class name if there are any."""
     used = {name for node in graph.nodes for name in node.inputs} | {graph.output}
     if idle := [name for name in values if name not in used]:
         raise ValueError(f"the value of node {idle[0]!r} is never used")
@@ -74,7 +74,9 @@ def _check_use(graph: Graph, values: Mapping[str, Value]) -> None:
 
 def _check_shape(shape: Shape) -> None:
     if not all(1 <= size <= MAX_SIZE for size in shape) or math.prod(shape) > MAX_ELEMENTS:
-        raise ValueError(f"a value of shape {shape}: sizes must be 1..{MAX_SIZE}, in all at most {MAX_ELEMENTS}")
+        raise ValueError(
+            f"a value has shape {shape}; sizes must be within 1..{MAX_SIZE}, and their product at most {MAX_ELEMENTS}"
+        )
 
 
 def _tensor(graph: Graph, node: Node, role: str, dtypes: Sequence[str], shapes: Sequence[Shape]) -> np.ndarray | None:
@@ -90,7 +92,7 @@ def _tensor(graph: Graph, node: Node, role: str, dtypes: Sequence[str], shapes: 
             f"{role} is {array.dtype.name} of shape {array.shape}; it must be {' or '.join(dtypes)} of shape {wanted}"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{role} holds values that are not finite")
+        raise ValueError(f"{role} contains values that are not finite")
     return array
 
 
@@ -102,11 +104,11 @@ def _bits(graph: Graph, node: Node) -> None:
     count = math.prod(node.attrs["shape"])
     packed = _tensor(graph, node, "weight", ("uint8",), ((-(-count // 8),),))
     if packed is not None and count % 8 and int(packed[-1]) >> count % 8:
-        raise ValueError("the bits of weight that belong to no weight must be 0")
+        raise ValueError("the unused bits in the last byte of weight must be 0")
 
 
 def _weight(graph: Graph, node: Node) -> None:
-    """Weights and bias of a real layer: float32, float16, int8 with a scale per output, or bits, scaled or not."""
+    """Check weights and bias of a real layer: float32, float16, int8 with a scale per output, or bits."""
     outputs = node.attrs["shape"][0]
     dtype = graph.tensors[node.tensors["weight"]].dtype.name if node.tensors["weight"] in graph.tensors else ""
     if dtype == "uint8":
@@ -114,7 +116,7 @@ def _weight(graph: Graph, node: Node) -> None:
     else:
         _tensor(graph, node, "weight", ("float32", "float16", "int8", "uint8"), (node.attrs["shape"],))
     if dtype.startswith("float") and "weight_scale" in node.tensors:
-        raise ValueError(f"weight_scale is given for {dtype} weights, which need none")
+        raise ValueError(f"weight_scale must not be given for {dtype} weights")
     if dtype == "int8" and "weight_scale" not in node.tensors:
         raise ValueError("weight_scale is missing: int8 weights need one per output")
     _vector(graph, node, "weight_scale", outputs)
@@ -137,8 +139,8 @@ def _conv_shape(node: Node, shape: Shape) -> Shape:
 
 
 def _windows(sizes: Sequence[int], kernel: Sequence[int], node: Node) -> list[int]:
-    """How many windows fit along each axis, as PyTorch counts them."""
-    attrs, found = node.attrs, []
+    """Return the number of windows along each axis, computed as in PyTorch."""
+    attrs, counts = node.attrs, []
     dilations = attrs.get("dilation", (1, 1))
     for size, width, stride, pad, dilation in zip(
         sizes, kernel, attrs["stride"], attrs["padding"], dilations, strict=True
@@ -148,38 +150,38 @@ def _windows(sizes: Sequence[int], kernel: Sequence[int], node: Node) -> list[in
             raise ValueError(f"a window of {width} (dilation {dilation}) does not fit {size} + 2 x {pad} pixels")
         count = room // stride + 1
         if attrs.get("ceil_mode") and room % stride and count * stride < size + pad:
-            count += 1  # a last window that begins inside the image, or in its left padding
-        found.append(count)
-    return found
+            count += 1  # a last window that starts inside the image or in its left padding
+        counts.append(count)
+    return counts
 
 
-def _conv(node: Node, given: list[Value], graph: Graph) -> Value:
+def _conv(node: Node, operands: list[Value], graph: Graph) -> Value:
     _weight(graph, node)
-    return Value(_conv_shape(node, given[0].shape))
+    return Value(_conv_shape(node, operands[0].shape))
 
 
-def _binary_conv(node: Node, given: list[Value], graph: Graph) -> Value:
-    _require_bits(given[0])
+def _binary_conv(node: Node, operands: list[Value], graph: Graph) -> Value:
+    _require_bits(operands[0])
     _bits(graph, node)
-    return Value(_conv_shape(node, given[0].shape), "sums")
+    return Value(_conv_shape(node, operands[0].shape), "sums")
 
 
 def _features(node: Node, shape: Shape) -> Shape:
     outputs, inputs = node.attrs["shape"]
     if shape != (inputs,):
-        raise ValueError(f"its input has shape {shape}, and its weight {inputs} inputs")
+        raise ValueError(f"its input has shape {shape}, but its weight has {inputs} inputs")
     return (outputs,)
 
 
-def _linear(node: Node, given: list[Value], graph: Graph) -> Value:
+def _linear(node: Node, operands: list[Value], graph: Graph) -> Value:
     _weight(graph, node)
-    return Value(_features(node, given[0].shape))
+    return Value(_features(node, operands[0].shape))
 
 
-def _binary_linear(node: Node, given: list[Value], graph: Graph) -> Value:
-    _require_bits(given[0])
+def _binary_linear(node: Node, operands: list[Value], graph: Graph) -> Value:
+    _require_bits(operands[0])
     _bits(graph, node)
-    return Value(_features(node, given[0].shape), "sums")
+    return Value(_features(node, operands[0].shape), "sums")
 
 
 def _require_bits(value: Value) -> None:
@@ -187,81 +189,81 @@ def _require_bits(value: Value) -> None:
         raise ValueError(f"its input is {value.kind}; a binary layer needs bits, from a sign or a threshold")
 
 
-def _sign(node: Node, given: list[Value], graph: Graph) -> Value:
-    _vector(graph, node, "shift", given[0].shape[0])
-    return Value(given[0].shape, "bits")
+def _sign(node: Node, operands: list[Value], graph: Graph) -> Value:
+    _vector(graph, node, "shift", operands[0].shape[0])
+    return Value(operands[0].shape, "bits")
 
 
-def _threshold(node: Node, given: list[Value], graph: Graph) -> Value:
-    if given[0].kind != "sums":
-        raise ValueError(f"its input is {given[0].kind}; a threshold needs the sums of a binary layer")
-    size = (given[0].shape[0],)
+def _threshold(node: Node, operands: list[Value], graph: Graph) -> Value:
+    if operands[0].kind != "sums":
+        raise ValueError(f"its input is {operands[0].kind}; a threshold needs the sums of a binary layer")
+    size = (operands[0].shape[0],)
     _tensor(graph, node, "threshold", ("int32",), (size,))
     direction = _tensor(graph, node, "direction", ("int8",), (size,))
     if direction is None or not (np.abs(direction) == 1).all():
-        raise ValueError("direction must hold -1 and +1 only")
-    return Value(given[0].shape, "bits")
+        raise ValueError("direction must contain only -1 and +1")
+    return Value(operands[0].shape, "bits")
 
 
-def _affine(node: Node, given: list[Value], graph: Graph) -> Value:
+def _affine(node: Node, operands: list[Value], graph: Graph) -> Value:
     for role in ("scale", "shift"):
-        _vector(graph, node, role, given[0].shape[0])
-    return Value(given[0].shape)
+        _vector(graph, node, role, operands[0].shape[0])
+    return Value(operands[0].shape)
 
 
-def _prelu(node: Node, given: list[Value], graph: Graph) -> Value:
-    _vector(graph, node, "slope", given[0].shape[0], single=True)
-    return Value(given[0].shape)
+def _prelu(node: Node, operands: list[Value], graph: Graph) -> Value:
+    _vector(graph, node, "slope", operands[0].shape[0], single=True)
+    return Value(operands[0].shape)
 
 
-def _hardtanh(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001 - every rule takes all three
+def _hardtanh(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001 - every rule takes all three
     if node.attrs["min"] > node.attrs["max"]:
         raise ValueError(f"min = {node.attrs['min']} is above max = {node.attrs['max']}")
-    return Value(given[0].shape)
+    return Value(operands[0].shape)
 
 
-def _add(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    if given[0].shape != given[1].shape:
-        raise ValueError(f"shapes {given[0].shape} and {given[1].shape} cannot be added")
-    return Value(given[0].shape)
+def _add(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    if operands[0].shape != operands[1].shape:
+        raise ValueError(f"shapes {operands[0].shape} and {operands[1].shape} cannot be added")
+    return Value(operands[0].shape)
 
 
-def _concat(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    if len({value.shape[1:] for value in given}) != 1:
-        raise ValueError(f"shapes {[value.shape for value in given][:4]} differ beyond their channels")
-    return Value((sum(value.shape[0] for value in given), *given[0].shape[1:]))
+def _concat(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    if len({value.shape[1:] for value in operands}) != 1:
+        raise ValueError(f"shapes {[value.shape for value in operands][:4]} differ beyond their channels")
+    return Value((sum(value.shape[0] for value in operands), *operands[0].shape[1:]))
 
 
-def _pool(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    channels, *sizes = _image(given[0].shape)
+def _pool(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    channels, *sizes = _image(operands[0].shape)
     for width, pad in zip(node.attrs["kernel"], node.attrs["padding"], strict=True):
         if pad > width // 2:
             raise ValueError(f"padding {pad} is more than half of the window {width}")
-    sums = node.op == "max_pool2d" and given[0].kind == "sums"
+    sums = node.op == "max_pool2d" and operands[0].kind == "sums"
     return Value((channels, *_windows(sizes, node.attrs["kernel"], node)), "sums" if sums else "real")
 
 
-def _global_avg_pool(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    return Value(_image(given[0].shape)[:1])
+def _global_avg_pool(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    return Value(_image(operands[0].shape)[:1])
 
 
-def _flatten(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    return Value((math.prod(given[0].shape),), given[0].kind)
+def _flatten(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    return Value((math.prod(operands[0].shape),), operands[0].kind)
 
 
-def _subsample(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    channels, *sizes = _image(given[0].shape)
+def _subsample(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    channels, *sizes = _image(operands[0].shape)
     kept = [-(-size // stride) for size, stride in zip(sizes, node.attrs["stride"], strict=True)]
-    return Value((channels, *kept), "sums" if given[0].kind == "sums" else "real")
+    return Value((channels, *kept), "sums" if operands[0].kind == "sums" else "real")
 
 
-def _pad_channels(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    channels, *rest = given[0].shape
+def _pad_channels(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    channels, *rest = operands[0].shape
     return Value((channels + node.attrs["before"] + node.attrs["after"], *rest))
 
 
-def _same(node: Node, given: list[Value], graph: Graph) -> Value:  # noqa: ARG001
-    return Value(given[0].shape)
+def _same(node: Node, operands: list[Value], graph: Graph) -> Value:  # noqa: ARG001
+    return Value(operands[0].shape)
 
 
 _RULES: dict[str, Callable[[Node, list[Value], Graph], Value]] = {

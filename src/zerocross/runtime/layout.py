@@ -1,4 +1,7 @@
-"""Weights and parameters in the order in which the tiles read them: panel by panel of sixteen output channels."""
+"""Memory layout of weights and parameters, in the order in which the kernels read them.
+
+A panel is a block of sixteen output channels; all arrays are stored panel by panel.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,21 @@ Pair = tuple[int, int]
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The next multiple."""
+    """Round a number up to the next multiple."""
     return -(-number // multiple) * multiple
 
 
 def bits_pitch(channels: int) -> int:
-    """Bytes of a pixel's bits: two for every panel, so that narrow layers waste no words."""
+    """Return the bytes per pixel of packed bits: two per panel, so that narrow layers waste no space."""
     return LANES // 8 * -(-channels // LANES)
 
 
 def by_panel(vectors: Sequence[np.ndarray], fill: Sequence[float] | None = None) -> np.ndarray:
-    """Vectors of one length as float32, panel by panel: 16 numbers of the first, 16 of the second, and so on.
+    """Interleave vectors as float32, panel by panel: 16 numbers of the first vector, 16 of the second, and so on.
 
     Args:
-        vectors: one number per channel each.
-        fill: what stands in for channels beyond the last, for each vector; None is 0.
+        vectors: Vectors of equal length, with one number per channel.
+        fill: Padding value of each vector for channels beyond the last; 0 by default.
     """
     size = round_up(len(vectors[0]), LANES)
     table = np.empty((len(vectors), size), np.float32)
@@ -36,32 +39,33 @@ def by_panel(vectors: Sequence[np.ndarray], fill: Sequence[float] | None = None)
 
 
 def binary_panels(signs: np.ndarray, groups: int = 1) -> np.ndarray:
-    """Weights as words: (panels, words, 16) of uint32; the words of an output hold its taps, pixel after pixel.
+    """Pack weights into words, uint32 of shape (panels, words, 16).
 
-    The last word and every second one before it are parities, see `with_parities`.
+    The words of an output contain its taps in pixel order.
+    The last word, and every second word before it, is a parity; see `with_parities`.
 
-    With groups the words stand there twice, with 0 and with 1 where an output does not look: whatever bits are there,
-    both together count each of them once.
+    With groups, the words are stored twice, with 0 and with 1 for the channels of other groups: whatever the bits of
+    those channels are, the two copies together count each of them exactly once.
 
     Args:
         signs: int8 of shape (outputs, inputs / groups, height, width), -1 and +1.
-        groups: as in a convolution.
+        groups: Groups of the convolution.
     """
     if groups == 1:
         return row_panels(with_parities(_words(signs > 0)))
-    outside = [_words(spread(signs, groups, rest) > 0) for rest in (-1, 1)]
-    return row_panels(with_parities(np.concatenate(outside, axis=1)))
+    copies = [_words(spread(signs, groups, rest) > 0) for rest in (-1, 1)]
+    return row_panels(with_parities(np.concatenate(copies, axis=1)))
 
 
 def with_parities(words: np.ndarray) -> np.ndarray:
-    """Rows of words, the last of each and every second one before it replaced by the xor of all words up to there."""
-    found = words.copy()
-    found[:, ::-1][:, ::2] = np.bitwise_xor.accumulate(words, axis=1)[:, ::-1][:, ::2]
-    return found
+    """Replace the last word of each row, and every second word before it, by the xor of all words up to that one."""
+    result = words.copy()
+    result[:, ::-1][:, ::2] = np.bitwise_xor.accumulate(words, axis=1)[:, ::-1][:, ::2]
+    return result
 
 
 def spread(weight: np.ndarray, groups: int, rest: int = 0) -> np.ndarray:
-    """The weight of a grouped convolution for all channels, with `rest` where an output does not look."""
+    """Expand the weight of a grouped convolution to all channels, with `rest` for the channels of other groups."""
     outputs, inputs, *kernel = weight.shape
     dense = np.full((groups, outputs // groups, groups, inputs, *kernel), rest, weight.dtype)
     each = np.arange(groups)
@@ -70,7 +74,7 @@ def spread(weight: np.ndarray, groups: int, rest: int = 0) -> np.ndarray:
 
 
 def _words(bits: np.ndarray) -> np.ndarray:
-    """(outputs, channels, height, width) of bool to (outputs, words): the taps of a pixel as `bits_pitch` lays them."""
+    """Pack bools of shape (outputs, channels, height, width) into (outputs, words), `bits_pitch` bytes per pixel."""
     outputs, channels, height, width = bits.shape
     pitch = bits_pitch(channels)
     taps = np.zeros((outputs, height * width, 8 * pitch), bool)
@@ -82,7 +86,7 @@ def _words(bits: np.ndarray) -> np.ndarray:
 
 
 def row_panels(rows: np.ndarray) -> np.ndarray:
-    """Rows of weights, (outputs, terms), as (panels, terms, 16)."""
+    """Rearrange weights of shape (outputs, terms) to (panels, terms, 16)."""
     outputs, terms = rows.shape
     padded = np.zeros((round_up(outputs, LANES), terms), rows.dtype)
     padded[:outputs] = rows
@@ -90,7 +94,7 @@ def row_panels(rows: np.ndarray) -> np.ndarray:
 
 
 def real_panels(weight: np.ndarray, pitch: int) -> np.ndarray:
-    """Real weights: (panels, terms, 16) of float32; a pixel of the input has `pitch` numbers, of which some are 0."""
+    """Return real weights as float32 of shape (panels, terms, 16); a pixel of the input has `pitch` numbers."""
     outputs, channels, *kernel = weight.shape
     taps = np.zeros((outputs, int(np.prod(kernel)), pitch), np.float32)
     taps[:, :, :channels] = weight.reshape(outputs, channels, -1).transpose(0, 2, 1)
@@ -98,11 +102,11 @@ def real_panels(weight: np.ndarray, pitch: int) -> np.ndarray:
 
 
 def byte_panels(weight: np.ndarray, pitch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of 8 bits, (panels, fours, 16, 4) of int8, and 128 times their sums, int32 by panel.
+    """Return 8-bit weights as int8 of shape (panels, terms / 4, 16, 4), and 128 times their sums as int32.
 
     Args:
         weight: int8 of shape (outputs, inputs, height, width).
-        pitch: bytes of a pixel of the input, of which some are beyond the last channel.
+        pitch: Bytes per pixel of the input, including padding after the last channel.
     """
     outputs, channels, *kernel = weight.shape
     taps = np.zeros((outputs, int(np.prod(kernel)), pitch), np.int8)
@@ -115,7 +119,7 @@ def byte_panels(weight: np.ndarray, pitch: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def depthwise_panels(weight: np.ndarray) -> np.ndarray:
-    """Weights of a depthwise convolution: (height * width, channels filled up to panels) of float32."""
+    """Return the weights of a depthwise convolution as float32 of shape (height * width, channels padded to panels)."""
     channels = len(weight)
     taps = np.zeros((weight[0].size, round_up(channels, LANES)), np.float32)
     taps[:, :channels] = weight.reshape(channels, -1).T
@@ -126,25 +130,25 @@ def border_bases(
     signs: np.ndarray, groups: int, sizes: Pair, outputs: Pair, stride: Pair, padding: Pair, dilation: Pair,
     pad_value: int, border: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """What the sums of a binary convolution would be if no bit differed, so that padding with zero is exact.
+    """Return the sums of a binary convolution if no bit differed, corrected so that zero padding is exact.
 
-    The border of the stored bits counts like any other bits; the table takes back what it counts. It holds a row for
-    every way in which a window can stick out of the image.
+    The kernels count the stored border bits like all others; the table compensates for them. It has one row for every
+    way in which a window can overlap the border of the image.
 
     Args:
-        signs: the weights, as in `binary_panels`.
-        groups: as there.
-        sizes: height and width of the input.
-        outputs: height and width of the output.
-        stride: of the convolution, like the two that follow.
-        padding: see there.
-        dilation: see there.
-        pad_value: 0 or +1: what the network has beyond the border.
-        border: 0 or 1: the bits that are stored there.
+        signs: The weights, as in `binary_panels`.
+        groups: Groups of the convolution.
+        sizes: Height and width of the input.
+        outputs: Height and width of the output.
+        stride: Stride of the convolution.
+        padding: Padding of the convolution.
+        dilation: Dilation of the convolution.
+        pad_value: Value of the padding in the network, 0 or +1.
+        border: The stored border bits, 0 or 1.
 
     Returns:
-        The table (kinds, outputs filled up to panels) of float32; for every line and for every column of the output the
-        offset in bytes into it.
+        The table, float32 of shape (kinds, outputs padded to panels), and the offset into it in bytes, for every line
+        and for every column of the output.
     """
     kernel = signs.shape[2:]
     insides, kinds = [], []

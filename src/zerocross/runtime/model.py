@@ -26,31 +26,41 @@ from zerocross.runtime.worker import Worker
 
 
 def say_on_stderr(text: str) -> None:
-    """Tell the user, outside of what a program prints."""
+    """Print a message on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Model:
     """A network that maps float32 of shape (N, *input_size) to float32 of shape (N, *output_size).
 
-    Results do not depend on threads, nor on how images are put into batches.
+    Results depend neither on the number of threads nor on the batch size.
 
     A model may be called from several threads at once. Calls do not wait for each other: each uses its own memory for
     activations and its own worker threads, which are kept for later calls. N concurrent calls use N times that memory
     and up to N times `threads` processors; the weights are shared. Ctrl-C ends a call within about a tenth of a second.
 
     Args:
-        graph: a packed network, such as `zerocross.runtime.format.read` gives.
-        threads: how many to use, at least 1.
-        max_memory: bytes; a network that takes more for its parameters and one sample is refused. None is 1 GiB, and 64
-            bytes more for each byte of its parameters.
-        cache: folder of compiled code, see `load`.
-        say: told how long compiling took, where it had to be done.
+        graph: A packed network, as returned by `zerocross.runtime.format.read`.
+        threads: Number of threads per call, at least 1.
+        max_memory: Limit in bytes for the parameters and the activations of one sample; a larger network raises a
+            ValueError. By default 1 GiB plus 64 bytes per byte of parameters.
+        cache: Folder for compiled code, see `load`.
+        say: Callback for a message with the compile time; called only if code had to be compiled.
 
     Attributes:
-        graph: the network.
-        output_size: the shape of one result.
-        work: vector operations that one sample takes, some 0.2 to 0.5 ns each on one thread.
+        graph: The network.
+        output_size: Shape of the output for one sample.
+        work: Vector operations per sample, each about 0.2 to 0.5 ns on one thread.
+
+    Examples:
+        >>> import numpy as np
+        >>> import zerocross
+        >>> model = zerocross.zoo.load("digits")
+        >>> model.input_size, model.classes[:3]
+        ((1, 8, 8), ('0', '1', '2'))
+        >>> scores = model(np.zeros((2, 1, 8, 8), np.uint8))  # bytes are normalised as the file says
+        >>> scores.shape, scores.dtype
+        ((2, 10), dtype('float32'))
     """
 
     def __init__(
@@ -79,34 +89,34 @@ class Model:
 
     @property
     def threads(self) -> int:
-        """How many threads a call uses; setting it changes calls from then on."""
+        """Number of threads that a call uses; setting it affects later calls."""
         return self._threads
 
     @threads.setter
     def threads(self, threads: int) -> None:
         if not 1 <= threads <= processors():
             raise ValueError(
-                f"threads = {threads}: it must be within 1..{processors()}, the processors of this process"
+                f"threads = {threads}: it must be within 1..{processors()}, the processors available to this process"
             )
         self._threads = threads
         self._idle.clear()
 
     @property
     def input_size(self) -> tuple[int, ...]:
-        """The shape of one sample."""
+        """Shape of one sample."""
         return self.graph.input_size
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes, one for each output; empty where the file has none."""
+        """Class names, one per output; empty if the file has none."""
         return self.graph.classes
 
     def preprocess(self, x: Any) -> np.ndarray:
-        """Return the network's input, float32 of shape (N, *input_size), made as for evaluation.
+        """Return the network's input, float32 of shape (N, *input_size), preprocessed as for evaluation.
 
         Args:
-            x: the path of an image, a clip or an array (.npy); a Pillow image; or an array, one sample or a batch, of
-                bytes (normalised like an image) or of floating-point numbers (taken as they are).
+            x: Path of an image, an audio clip or an array (.npy); a Pillow image; or an array of one sample or a batch,
+                of bytes (normalised like an image) or of floating-point numbers (used unchanged).
         """
         return prepare(x, self.graph.preprocessing, self.input_size)
 
@@ -121,31 +131,31 @@ class Model:
         return f"Model({', '.join(about)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its file's bytes, which are checked like any file when they are read back."""
+        """Pickle the bytes of the packed file, which are checked like any file when they are read back."""
         return _unpickled, (serialize(self.graph), self.threads, self._max_memory, self._cache)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return the network's output for a batch.
 
         Args:
-            x: an array of shape (N, *input_size), or of series (N, C, L) where that is (C, 1, L); N may be 0.
-                Floating-point numbers are taken as they are: they must be preprocessed as the network was trained, see
-                `preprocess`. Bytes (uint8) are normalised as the file says, like images; other types are refused.
+            x: Array of shape (N, *input_size); series of shape (N, C, L) if input_size is (C, 1, L). N may be 0.
+                Floating-point numbers are used unchanged: they must be preprocessed as in training, see `preprocess`.
+                Bytes (uint8) are normalised like images, as the file specifies. Other types raise a ValueError.
         """
         x = as_input(images(np.asarray(x), self.input_size), self.graph.preprocessing, "the input")
         if x.shape[1:] != self.graph.input_size:
-            wanted = ", ".join(["N", *(str(size) for size in self.graph.input_size)])
-            raise ValueError(f"an input of shape {x.shape}: this network takes ({wanted})")
+            expected = ", ".join(["N", *(str(size) for size in self.graph.input_size)])
+            raise ValueError(f"the input has shape {x.shape}; this network takes ({expected})")
         y = np.empty((len(x), *self.output_size), np.float32)
         if not len(x):
             return y
         worker = self._worker()
         worker.run(x, y)
-        self._idle.append(worker)  # not after an exception, such as Ctrl-C: what is half done goes with its worker
+        self._idle.append(worker)  # skipped after an exception, such as Ctrl-C: an interrupted worker is not reused
         return y
 
     def _worker(self) -> Worker:
-        """A worker that nobody else has: one that is idle, or a new one."""
+        """Return an idle worker or a new one."""
         while self._idle:
             try:
                 worker = self._idle.pop()
@@ -157,18 +167,18 @@ class Model:
         return Worker(self._plan.steps, self._threads, run, self.graph.input_size, self.output_size)
 
     def steps(self) -> np.ndarray:
-        """The steps of the program for one image, records of `kernels.steps.STEP`."""
+        """Return the steps of the program for one image, as records of `kernels.steps.STEP`."""
         return self._worker().memory_for(1).program.steps
 
     def step_seconds(self, x: np.ndarray, rounds: int = 50) -> list[tuple[str, float]]:
-        """The kind of every step, and the fastest of its times for one image on one thread: where time goes.
+        """Return the kind of every step and its fastest time in seconds, for one image on one thread.
 
         Args:
-            x: one image, of shape (1, *input_size).
-            rounds: how often each step is timed, >= 1.
+            x: One image, of shape (1, *input_size).
+            rounds: Number of timings per step, at least 1.
         """
         x, y = np.ascontiguousarray(x, np.float32), self(x)
-        found = []
+        times = []
         memory, run = self._worker().memory_for(1), load_run(self._say, self._cache)
         for number, step in enumerate(memory.program.steps):
             job = new_job(
@@ -176,8 +186,8 @@ class Model:
                 scratch=memory.scratches[0],
             )  # fmt: skip
             args = job.ctypes.data, Mode.HASTY, x.ctypes.data, y.ctypes.data
-            found.append((StepKind(step["kind"]).name, min(_seconds(run, args, rounds))))
-        return found
+            times.append((StepKind(step["kind"]).name, min(_seconds(run, args, rounds))))
+        return times
 
 
 def _seconds(run: Run, args: tuple[int, int, int, int], rounds: int) -> list[float]:
@@ -204,11 +214,19 @@ def load(
     """Read a packed network (.zcb).
 
     Args:
-        path: a file that `zerocross pack` made.
-        threads: how many to use, at least 1.
-        max_memory: bytes, see `Model`.
-        cache: folder of compiled code; the first one of a process counts. None is this package's own ``__pycache__``,
-            or ``.cache/zerocross`` in the user's home where that cannot be written.
-        say: told how long compiling took, where it had to be done; by default it is printed on stderr.
+        path: File written by `zerocross pack`.
+        threads: Number of threads per call, at least 1.
+        max_memory: Limit in bytes, see `Model`.
+        cache: Folder for compiled code; the first folder passed in a process is used throughout. By default the
+            package's own ``__pycache__``, or ``.cache/zerocross`` in the home folder if that is not writable.
+        say: Callback for a message with the compile time, called only if code had to be compiled; by default the
+            message is printed on stderr.
+
+    Examples:
+        >>> import numpy as np
+        >>> import zerocross
+        >>> run = zerocross.runtime.load(zerocross.zoo.located("zoo:digits"))
+        >>> run(np.zeros((2, 1, 8, 8), np.float32)).shape
+        (2, 10)
     """
     return Model(read(path), threads, max_memory=max_memory, cache=cache, say=say)

@@ -1,4 +1,4 @@
-"""From groups to planned steps: which kernel does what, on which buffers, with which constants."""
+"""Plan the steps of a network: the kernel, the buffers and the constants of each group of nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from zerocross.runtime.layout import (
 )
 from zerocross.runtime.program import Buffer, PlannedStep, aligned
 
-MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # of a sum of products of bytes that fits 32 bits, whatever they are
+MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # longest sum of products of bytes that always fits 32 bits
 CODE_OF_ZERO = 128
 _MERGED = {
     (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
@@ -48,7 +48,7 @@ _MERGED = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A network ready to be given memory: its steps, and the weights and parameters that they refer to."""
+    """A network before memory is allocated: its steps, and the weights and parameters that they refer to."""
 
     steps: list[PlannedStep]
     constants: list[np.ndarray]
@@ -56,12 +56,12 @@ class Plan:
 
 
 def make_plan(graph: Graph, limit: int) -> Plan:
-    """Plan a checked graph; ValueError if that, or what it makes, would take more than `limit` bytes."""
+    """Plan a checked graph; raise a ValueError if planning it or its plan would take more than `limit` bytes."""
     return _Planner(*simplify(graph), limit).plan()
 
 
 class _Planner:
-    """What has been planned so far: steps, constants, and the buffers that hold each value."""
+    """State of planning: the steps and constants so far, and the buffers that hold each value."""
 
     def __init__(self, graph: Graph, values: dict[str, Value], limit: int) -> None:
         self.graph = graph
@@ -85,7 +85,7 @@ class _Planner:
         return Plan(self.steps, self.constants, self.bytes)
 
     def _put(self, array: np.ndarray) -> int:
-        """Keep an array among the constants; return its address."""
+        """Store an array among the constants and return its address."""
         self._afford(array.nbytes, "the network")
         self.bytes += array.nbytes
         kept = aligned(array.nbytes)
@@ -114,7 +114,7 @@ class _Planner:
         return self.bits[name]
 
     def _real(self, name: str) -> Buffer:
-        """A value as float32; bits become -1 and +1."""
+        """Return the buffer of a value as float32; bits become -1 and +1."""
         if name not in self.reals:
             source, target = self.bits[name], self._new_real(name)
             self._add_step(
@@ -123,14 +123,14 @@ class _Planner:
         return self.reals[name]
 
     def _packed(self, name: str) -> Buffer:
-        """A value as bits; what was flattened is stored as -1 and +1."""
+        """Return the buffer of a value as bits; flattened bits are stored as -1 and +1, and packed again here."""
         if name not in self.bits:
             fields = window_fields(self.reals[name], Window.MAX) | self._sign(name, None)
             self._add_step(StepKind.WINDOW, name, fields)
         return self.bits[name]
 
     def _padded(self, name: str, padding: tuple[int, int]) -> Buffer:
-        """A real value with zeros around it."""
+        """Return the buffer of a real value with a border of zeros."""
         if name == self.graph.nodes[0].output and name not in self.reals:
             return self.bordered[name, (0, 0)]
         source = self._real(name)
@@ -143,14 +143,14 @@ class _Planner:
         return self.bordered[name, padding]
 
     def _on_bytes(self, node: Node) -> bool:
-        """Whether a real layer multiplies bytes: its weights have 8 bits, and its sums fit 32."""
+        """Return True if a real layer is computed in 8 bits: its weights are int8, and its sums fit 32 bits."""
         if node.op not in ("conv2d", "linear") or node.attrs.get("groups", 1) != 1:
             return False
         weight = self.graph.tensors[node.tensors["weight"]]
         return weight.dtype == np.int8 and weight[0].size <= MAX_BYTE_TERMS
 
     def _codes(self, name: str, padding: tuple[int, int]) -> tuple[Buffer, Buffer]:
-        """A value as bytes with zeros, which are 128, around it; and the scale of each image."""
+        """Return the buffer of a value as bytes, with a border of zeros (code 128), and the scale of each image."""
         if (name, padding) not in self.bytes_of:
             source = self._real(name)
             target = Buffer("bytes", source.shape, source.pitch // 4, padding, CODE_OF_ZERO)
@@ -170,7 +170,7 @@ class _Planner:
     def _add_step(
         self, kind: StepKind, like: str, fields: Fields, stages: list[tuple[int, int, Any, int]] | None = None
     ) -> None:
-        """Add a step whose pixels are those of the value `like`."""
+        """Add a step with the shape of the value `like`."""
         channels, height, width = self.shapes[like]
         self._afford(PLANNED_STEP_BYTES, "the network")
         self.bytes += PLANNED_STEP_BYTES
@@ -182,7 +182,7 @@ class _Planner:
         self._add_step(StepKind.MOVE, like, {**at, **source_fields, **target_fields})
 
     def _import(self) -> None:
-        """The caller's (N, C, H, W) into memory: with borders and nothing else where only convolutions read it."""
+        """Copy the caller's (N, C, H, W) array to memory, with a border if only convolutions read it."""
         name = self.graph.nodes[0].output
         users = [node for node in self.graph.nodes if name in node.inputs]
         shape = self.shapes[name]
@@ -226,7 +226,7 @@ class _Planner:
         self._add_step(kind, own, fields, stages)
 
     def _zeros(self, group: Group) -> tuple[int, int]:
-        """Channels of the result that no group writes."""
+        """Return the numbers of channels before and after that no group writes."""
         maker = self.makers[group.result]
         return (maker.attrs["before"], maker.attrs["after"]) if maker.op == "pad_channels" else (0, 0)
 
@@ -239,17 +239,17 @@ class _Planner:
         self._move(group.source, source, strides("source", source) | {"source_channel": 4}, fields)
 
     def _sign(self, name: str, node: Node | None, channel: int = 0, channels: int | None = None) -> Fields:
-        """Fields of a step that stores bits."""
+        """Return the fields of a step that stores bits."""
         target = self._new_bits(name)
         channels = target.shape[0] if channels is None else channels
         shift = None if node is None or node.op != "sign" else self.graph.tensor(node, "shift")
         shift = np.zeros(target.shape[0]) if shift is None else shift
-        # Bits beyond the last channel must be 0, whatever is there.
+        # Bits beyond the last channel must be 0, whatever the values are.
         shifts = by_panel([shift[channel : channel + channels]], [-math.inf])
         return {"bits": target.at(extra=channel // 8), **strides("bits", target), "shift": self._put(shifts)}
 
     def _stages(self, group: Group, channels: int) -> list[tuple[int, int, Any, int]]:
-        """What follows a group's source: kind, address of the parameters, offset and pitch of what is added."""
+        """Return the stages after a group's source: kind, parameters' address, offset and pitch of the added value."""
         stages: list[tuple[EpilogueOp, list[np.ndarray], Any, int]] = []
 
         def put(stage: EpilogueOp, *vectors: Any) -> None:
@@ -356,7 +356,7 @@ class _Planner:
 
 
 def _all_full(node: Node, sizes: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
-    """Whether every window of an average lies inside the image, and has a power of two pixels."""
+    """Return True if every window of an average pool lies inside the image and has a power of two of pixels."""
     kernel, stride = node.attrs["kernel"], node.attrs["stride"]
     inside = all((outputs[axis] - 1) * stride[axis] + kernel[axis] <= sizes[axis] for axis in range(2))
     return inside and node.attrs["padding"] == (0, 0) and (kernel[0] * kernel[1]).bit_count() == 1

@@ -1,7 +1,7 @@
-"""Write the object code that the package contains, so that users need not wait for compilation: `make kernels`.
+"""Write the prebuilt object code of the package, so that users need not wait for compilation: `make kernels`.
 
-Run it after any change in `kernels/`, on Linux on x86-64: the names of the files contain a hash of the sources, so that
-code of other sources is never loaded. The same sources and versions of Numba and llvmlite give the same bytes.
+Run this after any change in `kernels/`, on Linux on x86-64. The file names contain a hash of the sources, so that
+outdated code is never loaded. The same sources and versions of Numba and llvmlite give the same bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from zerocross.runtime.kernels.target import LEVELS, Level, level_named
 
 
 def prebuilt_levels() -> list[Level]:
-    """The levels that do not depend on the processor that compiles them."""
+    """Return the levels that do not depend on the processor that compiles them."""
     return [level for level in LEVELS if level.cpu]
 
 
 def prebuild(name: str) -> None:
-    """Compile a level, the only one of this process, and replace its file."""
+    """Compile a level and replace its file; call this only once per process."""
     level = level_named(name, here=False)
     code = compile_level(level)
     file = PREBUILT / object_name(level)

@@ -1,8 +1,8 @@
-"""From a file to the input of a packed network: images and clips prepared as they were for evaluation; no torch.
+"""Compute the input of a packed network from a file, preprocessed as for evaluation, without torch.
 
-An image is read as RGB or grey, as the network has 3 channels or 1; its shorter side is resized to `resize` pixels
-(bilinear, antialiased) and the centre is cut out. A clip is resampled, set in the middle of silence, and turned into
-log-mel codes or scaled. Bytes count as 0..1; then each channel has its mean subtracted and is divided by its std.
+An image is read as RGB (networks with 3 channels) or grey (1 channel); its shorter side is resized to `resize` pixels
+(bilinear, antialiased), and the centre is cropped. An audio clip is resampled, padded with silence on both sides, and
+converted to log-mel codes or scaled. Bytes are mapped to 0..1; then each channel is normalised by its mean and std.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from zerocross.runtime.images import MAX_SIDE, fitted, image_pixels
 
 KINDS = ("image", "logmel", "wave", "array")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-MAX_SAMPLES = 1 << 24  # of a clip as it is read, or of all its windows together
+MAX_SAMPLES = 1 << 24  # in a clip as read, or in all its windows together
 
 
 @dataclass(frozen=True)
 class Audio:
-    """The recipe of a clip: sampling rate, length, windows and mel filters.
+    """Preprocessing of an audio clip: sampling rate, length, windows and mel filters.
+
+    `window` and the fields after it apply to log-mel spectra only.
 
     Args:
-        rate: Hz, 1..192000.
-        samples: length at that rate to which every clip is padded.
-        window: samples of a Hann window; like the five that follow, of log-mel spectra only.
-        hop: samples from window to window.
-        frames: windows of a clip.
-        mels: mel filters.
-        top_hz: upper end of the highest filter.
-        floor_db: what lies further below the clip's maximum counts as that; codes 0..255 span it.
+        rate: Sampling rate in Hz, 1..192000.
+        samples: Length in samples at that rate, to which every clip is padded.
+        window: Length of the Hann window in samples.
+        hop: Distance between windows in samples.
+        frames: Number of windows per clip.
+        mels: Number of mel filters.
+        top_hz: Upper end of the highest filter in Hz.
+        floor_db: Range below the clip's maximum in dB; lower values are clipped. Codes 0..255 span the range.
     """
 
     rate: int
@@ -48,7 +50,7 @@ class Audio:
     floor_db: float = 80.0
 
     def check(self) -> None:
-        """Refuse numbers that would be meaningless or expensive."""
+        """Raise a ValueError for values that are meaningless or expensive."""
         for name, high in (("rate", 192_000), ("samples", 1 << 22), ("window", 1 << 16), ("hop", 1 << 16)):
             _within(name, getattr(self, name), int, 1, high)
         _within("frames", self.frames, int, 1, 1 << 12)
@@ -57,27 +59,29 @@ class Audio:
         _within("floor_db", self.floor_db, float, 1.0, 1e3)
         if max(self.frames, self.mels) * self.window > MAX_SAMPLES:
             raise ValueError(
-                f"preprocessing: {self.frames} windows of {self.window} samples, {self.mels} mels: too many"
+                f"preprocessing: {self.frames} windows of {self.window} samples and {self.mels} mels are too many"
             )
         if not 0 <= self.margin <= self.window:
-            raise ValueError(f"{self.frames} windows, {self.hop} apart, do not span {self.samples} samples")
+            raise ValueError(
+                f"preprocessing: {self.frames} windows, {self.hop} samples apart, do not span {self.samples} samples"
+            )
 
     @property
     def margin(self) -> int:
-        """Zeros on either side of the clip, so that the windows end where it ends."""
+        """Number of zeros on either side of the clip, so that the last window ends with them."""
         return ((self.frames - 1) * self.hop + self.window - self.samples) // 2
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an input is made.
+    """Preprocessing of an input.
 
     Args:
-        kind: what of: "image", "logmel" or "wave" (clips), or "array" (arrays of numbers only).
-        mean: one value for all channels, or one for each; bytes count as 0..1.
-        std: likewise, above 0.
-        resize: images: pixels of the shorter side before the centre is cut out.
-        audio: clips: the recipe.
+        kind: Kind of input: "image", "logmel" or "wave" (audio clips), or "array" (arrays of numbers only).
+        mean: Mean of all channels, or one per channel; bytes are mapped to 0..1 first.
+        std: Standard deviation of all channels, or one per channel; positive.
+        resize: For images: length of the shorter side in pixels before the centre is cropped.
+        audio: For audio clips: rate, length and spectra.
     """
 
     kind: str
@@ -88,7 +92,7 @@ class Preprocessing:
 
     @classmethod
     def from_json(cls, value: Any) -> Preprocessing | None:
-        """From what `to_json` gave; unknown or mistyped fields are refused."""
+        """Create from the output of `to_json`; unknown or mistyped fields raise a ValueError."""
         if value is None:
             return None
         values = _fields(cls, value, "preprocessing")
@@ -102,11 +106,11 @@ class Preprocessing:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are set, as JSON holds them."""
+        """Return the fields that are set, in a form that JSON can store."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     def check(self, input_size: Sequence[int]) -> None:
-        """Refuse what does not fit a network's input, or no input at all."""
+        """Raise a ValueError if the fields are inconsistent or do not match the network's input size."""
         if self.kind not in KINDS:
             raise ValueError(f"preprocessing: kind must be one of {', '.join(KINDS)}")
         for name, values, low in (("mean", self.mean, -1e6), ("std", self.std, 1e-6)):
@@ -114,8 +118,8 @@ class Preprocessing:
                 raise ValueError(f"preprocessing: {name} has {len(values)} values; give 1 or {input_size[0]}")
             for value in values:
                 _within(name, value, float, low, 1e6)
-        wanted = {"image": (True, False), "logmel": (False, True), "wave": (False, True), "array": (False, False)}
-        if (self.resize is not None, self.audio is not None) != wanted[self.kind]:
+        required = {"image": (True, False), "logmel": (False, True), "wave": (False, True), "array": (False, False)}
+        if (self.resize is not None, self.audio is not None) != required[self.kind]:
             raise ValueError("preprocessing: images need resize (and no audio), clips need audio (and no resize)")
         if self.resize is not None:
             if len(input_size) != 3 or input_size[0] not in {1, 3}:
@@ -123,14 +127,16 @@ class Preprocessing:
             _within("resize", self.resize, int, max(input_size[1:]), MAX_SIDE)
         if self.audio is not None:
             self.audio.check()
-            made = (self.audio.samples,) if self.kind == "wave" else (self.audio.mels, self.audio.frames)
-            if tuple(input_size) not in {made, (1, *made)}:
-                raise ValueError(f"preprocessing: the recipe gives {made}, the network takes {tuple(input_size)}")
+            shape = (self.audio.samples,) if self.kind == "wave" else (self.audio.mels, self.audio.frames)
+            if tuple(input_size) not in {shape, (1, *shape)}:
+                raise ValueError(
+                    f"preprocessing: clips become arrays of shape {shape}, but the network takes {tuple(input_size)}"
+                )
 
     def normalised(self, x: np.ndarray) -> np.ndarray:
-        """(x - mean) / std of a batch (N, C, ...) as float32; uint8 counts as 0..1.
+        """Return (x - mean) / std of a batch (N, C, ...) as float32; uint8 is mapped to 0..1 first.
 
-        In the order of operations of training, so that the result is the same to the bit.
+        The operations have the same order as in training, so that the result is bit-identical.
         """
         unit = np.float32(255.0 if x.dtype == np.uint8 else 1.0)
         mean, std = np.array(self.mean, dtype=np.float32), np.array(self.std, dtype=np.float32)
@@ -140,14 +146,14 @@ class Preprocessing:
 
 
 def read_input(path: str | Path, preprocessing: Preprocessing | None, input_size: Sequence[int]) -> np.ndarray:
-    """Return the network's input for one file, (N, ...) float32: an image or a clip (N = 1), or an array (.npy).
+    """Return the network's input for one file, float32 of shape (N, ...): an image or clip (N = 1), or an array (.npy).
 
-    An array of bytes is normalised, as images are; one of floating-point numbers is taken as the input itself.
+    An array of bytes is normalised like an image; an array of floating-point numbers is used unchanged.
 
     Args:
         path: .png, .jpg and other images; .wav; .npy.
-        preprocessing: of the packed network; None takes floating-point arrays only.
-        input_size: of the packed network.
+        preprocessing: Preprocessing of the packed network; None accepts only floating-point arrays.
+        input_size: Input size of the packed network.
     """
     path, size = Path(path), tuple(input_size)
     if path.suffix.lower() not in suffixes(preprocessing):
@@ -163,40 +169,41 @@ def read_input(path: str | Path, preprocessing: Preprocessing | None, input_size
 
 
 def prepare(x: Any, preprocessing: Preprocessing | None, input_size: Sequence[int]) -> np.ndarray:
-    """Return the network's input, (N, ...) float32, for a file (see `read_input`), a Pillow image, or an array.
+    """Return the network's input, float32 of shape (N, ...), for a file (see `read_input`), a Pillow image or an array.
 
     Args:
-        x: a path, an image, or an array of one sample or a batch, see `as_input`; it must hold finite numbers.
-        preprocessing: of the packed network.
-        input_size: of the packed network.
+        x: A path, an image, or an array of one sample or a batch (see `as_input`) with finite numbers.
+        preprocessing: Preprocessing of the packed network.
+        input_size: Input size of the packed network.
     """
     size = tuple(input_size)
     if isinstance(x, str | Path):
         return finite(read_input(x, preprocessing, size), str(x))
-    if hasattr(x, "getchannel"):  # Pillow is not needed for anything else
+    if hasattr(x, "getchannel"):  # a Pillow image, recognised without importing Pillow
         if preprocessing is None or preprocessing.resize is None:
-            raise ValueError("an image: this network does not say how it takes images; give it an array")
+            raise ValueError("this network has no preprocessing for images; pass an array instead of an image")
         return preprocessing.normalised(fitted(x, preprocessing.resize, size, "the image")[None])
     return finite(as_input(_batch(np.asarray(x), size, "the array"), preprocessing, "the array"), "the array")
 
 
 def as_input(x: np.ndarray, preprocessing: Preprocessing | None, name: str) -> np.ndarray:
-    """A batch as float32: floating-point numbers are the network's input itself, bytes are normalised like images."""
+    """Return a batch as float32; floating-point numbers are used unchanged, bytes are normalised like images."""
     if x.dtype.kind == "f":
         return np.ascontiguousarray(x, np.float32)
     if x.dtype != np.uint8:
         raise ValueError(
-            f"{name} holds {x.dtype}: it must hold floating-point numbers (the network's own input) or uint8 (0..255)"
+            f"{name} has dtype {x.dtype}; it must be floating-point (preprocessed input) or uint8 (0..255, normalised "
+            "like an image)"
         )
     if preprocessing is None:
-        raise ValueError(f"{name} holds bytes, and the network does not say how it normalises them: give float32")
+        raise ValueError(f"{name} has dtype uint8, but this network has no preprocessing for bytes; pass float32")
     return preprocessing.normalised(x)
 
 
 def finite(x: np.ndarray, name: str) -> np.ndarray:
-    """Refuse NaN and infinite numbers, which a sign turns into -1 or +1 without a word."""
+    """Raise a ValueError for NaN and infinite numbers, which a sign would silently turn into -1 or +1."""
     if not np.isfinite(x).all():
-        raise ValueError(f"{name} holds {np.count_nonzero(~np.isfinite(x))} numbers that are NaN or infinite")
+        raise ValueError(f"{name} contains {np.count_nonzero(~np.isfinite(x))} numbers that are NaN or infinite")
     return x
 
 
@@ -210,17 +217,17 @@ def _batch(x: np.ndarray, size: tuple[int, ...], name: str) -> np.ndarray:
 
 
 def series(size: tuple[int, ...]) -> tuple[int, ...] | None:
-    """(C, L) of an image (C, 1, L), as which networks of series are packed; None of anything else."""
+    """Return (C, L) for an input size (C, 1, L), as stored for networks on series; None for any other size."""
     return (size[0], size[2]) if len(size) == 3 and size[1] == 1 else None
 
 
 def images(x: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
-    """A batch of series (N, C, L) as images one pixel high, where a network takes those; any other as it is."""
+    """Return a batch of series (N, C, L) as images one pixel high if the network takes those, else unchanged."""
     return x[:, :, None] if x.shape[1:] == series(size) else x
 
 
 def suffixes(preprocessing: Preprocessing | None) -> tuple[str, ...]:
-    """The ends of the names of files that `read_input` reads for a network."""
+    """Return the file name extensions that `read_input` accepts for a network."""
     kind = "array" if preprocessing is None else preprocessing.kind
     return (*({"image": IMAGES, "array": ()}.get(kind, (".wav",))), ".npy")
 
@@ -228,50 +235,52 @@ def suffixes(preprocessing: Preprocessing | None) -> tuple[str, ...]:
 def _array(path: Path, preprocessing: Preprocessing | None, size: tuple[int, ...]) -> np.ndarray:
     try:
         x = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: a header may claim more than the file holds
-    except (ValueError, EOFError) as wrong:
-        raise ValueError(f"{path} is not a readable array ({wrong})") from None
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a readable array ({error})") from None
     if not isinstance(x, np.ndarray):
-        raise ValueError(f"{path} must hold one array: save it with numpy.save")
+        raise ValueError(f"{path} must contain a single array, saved with numpy.save")
     return as_input(_batch(x, size, str(path)), preprocessing, str(path))
 
 
 def read_clip(path: str | Path, recipe: Audio) -> np.ndarray:
-    """A PCM wave file of 8 to 32 bits at any rate, channels averaged, in the middle of (samples,) int16."""
+    """Read a PCM wave file of 8 to 32 bits at any rate; average its channels and centre it in (samples,) int16."""
     try:
         with wave.open(str(path)) as file:
             width, channels, rate, count = (
                 file.getsampwidth(), file.getnchannels(), file.getframerate(), file.getnframes(),
             )  # fmt: skip
             if count > MAX_SAMPLES:
-                raise ValueError(f"{path} has {count} samples; at most {MAX_SAMPLES} are read")
+                raise ValueError(f"{path} has {count} samples; at most {MAX_SAMPLES} are allowed")
             data = file.readframes(count)
-    except (wave.Error, EOFError) as wrong:
-        raise ValueError(f"{path} is not a readable PCM wave file ({wrong})") from None
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path} is not a readable PCM wave file ({error})") from None
     if rate <= 0 or not data or len(data) % (width * channels):
-        raise ValueError(f"{path} is cut short or empty")
+        raise ValueError(f"{path} is truncated or empty")
     signal = _pcm(data, width).reshape(-1, channels).mean(axis=1)
     if rate != recipe.rate:
         signal = _resampled(signal, rate, recipe.rate)
     clip = np.clip(np.rint(signal), -32768, 32767).astype(np.int16)
     if len(clip) > recipe.samples:
         seconds, longest = len(clip) / recipe.rate, recipe.samples / recipe.rate
-        raise ValueError(f"{path} lasts {seconds:.2f} s; the network takes clips of at most {longest:g} s: cut it")
+        raise ValueError(f"{path} lasts {seconds:.2f} s; the network takes clips of at most {longest:g} s: shorten it")
     out = np.zeros(recipe.samples, dtype=np.int16)
     first = (recipe.samples - len(clip)) // 2
     out[first : first + len(clip)] = clip
     return out
 
 
-def _resampled(signal: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+def _resampled(signal: np.ndarray, rate: int, target_rate: int) -> np.ndarray:
     try:
         from scipy.signal import resample
     except ModuleNotFoundError as missing:
-        raise ValueError(f"a clip at {rate} Hz is resampled to {wanted} Hz with SciPy: pip install scipy") from missing
-    return np.asarray(resample(signal.astype(np.float32), -(-len(signal) * wanted // rate)))
+        raise ValueError(
+            f"resampling a clip from {rate} Hz to {target_rate} Hz requires SciPy: pip install scipy"
+        ) from missing
+    return np.asarray(resample(signal.astype(np.float32), -(-len(signal) * target_rate // rate)))
 
 
 def _pcm(data: bytes, width: int) -> np.ndarray:
-    """Samples of 1 to 4 bytes as float64, in the units of 16-bit samples."""
+    """Return samples of 1 to 4 bytes as float64, in the units of 16-bit samples."""
     if width == 1:
         return (np.frombuffer(data, dtype=np.uint8) - 128.0) * 256  # 8-bit PCM is unsigned
     high_bytes = np.zeros((len(data) // width, 4), dtype=np.uint8)
@@ -280,13 +289,13 @@ def _pcm(data: bytes, width: int) -> np.ndarray:
 
 
 def scaled(clip: np.ndarray) -> np.ndarray:
-    """A padded clip over (95th percentile + 0.001), float32."""
+    """Return a padded clip divided by (its 95th percentile + 0.001), as float32."""
     x = clip.astype(np.float32)
     return x / (np.percentile(x, 95).astype(np.float32) + np.float32(0.001))
 
 
 def log_mel(clip: np.ndarray, recipe: Audio) -> np.ndarray:
-    """Log-mel spectra as bytes: (mels, frames) uint8, dB relative to the clip's own maximum, floored."""
+    """Return log-mel spectra as uint8 of shape (mels, frames): dB below the clip's maximum, clipped at the floor."""
     padded = np.pad(clip / 32768.0, (recipe.margin, recipe.margin))
     frames = np.lib.stride_tricks.sliding_window_view(padded, recipe.window)[:: recipe.hop][: recipe.frames]
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(recipe.window) / recipe.window)
@@ -297,7 +306,10 @@ def log_mel(clip: np.ndarray, recipe: Audio) -> np.ndarray:
 
 
 def mel_filters(recipe: Audio) -> np.ndarray:
-    """(mels, window // 2 + 1) triangles of area 1, equally spaced on Slaney's mel scale (linear below 1 kHz)."""
+    """Return triangular filters of area 1, equally spaced on Slaney's mel scale (linear below 1 kHz).
+
+    The array has shape (mels, window // 2 + 1).
+    """
     knee, step = 15.0, math.log(6.4) / 27
 
     def to_mel(hz: float) -> float:

@@ -1,4 +1,4 @@
-"""Programs: the steps of a network with places in memory for a number of images."""
+"""Programs: the steps of a network with memory assigned for a given number of images."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_B
 from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
-SLACK = 256  # bytes behind every buffer that copying in pieces may touch
-BLOCK_BYTES = 24 << 10  # of gathered rows and their table: they stay in the first cache beside a panel of weights
+SLACK = 256  # bytes after every buffer that vectorised copies may touch
+BLOCK_BYTES = 24 << 10  # gathered rows and their table: they fit in the L1 cache together with a panel of weights
 BLOCK_ROWS = 256
 
 
 @dataclass(eq=False)
 class Buffer:
-    """An activation in memory, pixel after pixel, for every image of a group.
+    """An activation in memory, in pixel order, for every image that a thread processes at a time.
 
     Args:
         kind: "real", "bits" or "bytes".
-        shape: channels, height and width.
-        pitch: bytes from pixel to pixel.
-        border: lines above and below, columns left and right.
-        fill: in the border, 0 or 1 for bits; for bytes the byte.
-        zeros: channels before and behind those that are written; they stay 0.
+        shape: Channels, height and width.
+        pitch: Distance between pixels in bytes.
+        border: Lines above and below, columns left and right.
+        fill: Value of the border: 0 or 1 for bits, a byte for bytes.
+        zeros: Channels before and after those that are written; they remain 0.
     """
 
     kind: str
@@ -42,35 +42,35 @@ class Buffer:
 
     @property
     def line(self) -> int:
-        """Bytes from line to line."""
+        """Distance between lines in bytes."""
         return (self.shape[2] + 2 * self.border[1]) * self.pitch
 
     @property
     def image(self) -> int:
-        """Bytes from image to image."""
+        """Distance between images in bytes."""
         return (self.shape[1] + 2 * self.border[0]) * self.line
 
     @property
     def lasting(self) -> bool:
-        """Whether something is never written, and must stay as it was: a border, or numbers beyond the last channel."""
+        """True if a part is never written and must keep its value: a border, or padding after the last channel."""
         return self.border != (0, 0) or self.zeros != (0, 0) or self.shape[0] % LANES != 0
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for buffers that can take each other's place, whatever lasts in them."""
+        """Key that is equal for buffers that can share memory, including the parts that are never written."""
         return self.kind, self.shape, self.pitch, self.border, self.fill, self.zeros
 
     def at(self, line: int = 0, column: int = 0, extra: int = 0) -> BufferOffset:
-        """The place of a pixel of the first image, counted inside the border, and bytes further on."""
+        """Return the offset of a pixel of the first image, counted from inside the border, plus `extra` bytes."""
         return BufferOffset(self, (line + self.border[0]) * self.line + (column + self.border[1]) * self.pitch + extra)
 
     def size(self, images: int) -> int:
-        """Bytes in all; tiles may read pixels beyond the last."""
+        """Return the total size in bytes, including pixels after the last that the kernels may read."""
         return round_up(images * self.image + (ROWS - 1) * self.pitch + SLACK, ALIGN)
 
 
 class BufferOffset(NamedTuple):
-    """An offset in a buffer whose own place in the arena is not yet known."""
+    """An offset into a buffer whose own offset in the arena is not yet known."""
 
     buffer: Buffer
     extra: int
@@ -78,20 +78,20 @@ class BufferOffset(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step before its buffers have places: fields of `STEP`, and stages as (kind, address, offset, pitch)."""
+    """A step before memory is assigned: fields of `STEP`, and stages as (kind, address, offset, pitch)."""
 
     fields: dict[str, int | BufferOffset]
     stages: Sequence[tuple[int, int, int | BufferOffset, int]] = ()
 
     def buffers(self) -> list[Buffer]:
-        """The buffers that it touches."""
+        """Return the buffers that the step reads or writes."""
         values = [*self.fields.values(), *(stage[2] for stage in self.stages)]
         return [value.buffer for value in values if isinstance(value, BufferOffset)]
 
 
 @dataclass(frozen=True)
 class Program:
-    """The steps for up to `images` images at a time, and the memory and the work (see `_work`) that they need."""
+    """The steps for up to `images` images at a time, with their memory requirements and work (see `_work`)."""
 
     images: int
     steps: np.ndarray
@@ -102,7 +102,7 @@ class Program:
     filled: list[tuple[int, Buffer]] = field(default_factory=list)
 
     def new_memory(self, threads: int) -> tuple[np.ndarray, np.ndarray]:
-        """Memory for the activations, with borders as they must be, and scratch memory: a row for each thread."""
+        """Allocate memory for activations, with initialised borders, and scratch memory; one row per thread."""
         arenas = aligned(threads * self.arena_bytes).reshape(threads, -1)
         for offset, buffer in self.filled:
             bits = np.arange(8 * buffer.pitch) < buffer.shape[0]
@@ -112,27 +112,27 @@ class Program:
 
 
 def aligned(size: int) -> np.ndarray:
-    """Zeroed bytes that begin at a multiple of ALIGN."""
+    """Return zeroed bytes that start at a multiple of ALIGN."""
     memory = np.zeros(size + ALIGN, np.uint8)
     start = -memory.ctypes.data % ALIGN
     return memory[start : start + size]
 
 
 def address(array: np.ndarray) -> int:
-    """Where the first number of an array is: `array.ctypes.data`, in a quarter of its microsecond where it can be."""
+    """Return the address of an array's data: `array.ctypes.data`, four times faster for writable arrays."""
     if not array.flags.writeable:
         return array.ctypes.data
     return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] - numpy's stubs say no buffer
 
 
 def make_step(**fields: int) -> tuple[np.ndarray, int]:
-    """A table of one step with these fields, and the bytes of scratch memory that it needs."""
+    """Return an array with one step of these fields, and the bytes of scratch memory that it needs."""
     steps = np.zeros(1, STEP)
     return steps, _fill(steps[0], fields)
 
 
 def new_job(**fields: int) -> np.ndarray:
-    """A table of one job with these fields, for one image on one thread."""
+    """Return an array with one job of these fields, for one image on one thread."""
     jobs = np.zeros(1, JOB)
     for name, value in {"step_count": 1, "batch": 1, "images": 1, "parts": 1, **fields}.items():
         jobs[name] = value
@@ -140,7 +140,7 @@ def new_job(**fields: int) -> np.ndarray:
 
 
 def _fill(step: Any, fields: Mapping[str, int]) -> int:
-    """Set a step's fields, how many rows it gathers at a time, and where; return the bytes of scratch that it needs."""
+    """Set the fields of a step and its scratch layout; return the bytes of scratch memory that it needs."""
     step["real"] = step["shift"] = -1
     for name, value in fields.items():
         step[name] = value
@@ -153,12 +153,12 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
 
 
 def arena_bytes(planned: Sequence[PlannedStep], images: int) -> int:
-    """How much memory the activations of so many images take."""
+    """Return the bytes needed for the activations of `images` images."""
     return _places(planned, images)[1]
 
 
 def assemble(planned: Sequence[PlannedStep], images: int) -> Program:
-    """Give every buffer a place, and return the steps."""
+    """Assign memory to every buffer, and return the program."""
     places, end = _places(planned, images)
     scratch = 0
     steps = np.zeros(len(planned), STEP)
@@ -179,7 +179,7 @@ def assemble(planned: Sequence[PlannedStep], images: int) -> Program:
 
 
 def _work(step: Any) -> int:
-    """What a step does for one image, in units of one vector instruction or so: some 0.2 to 0.5 ns."""
+    """Estimate the work of a step for one image, in vector instructions of about 0.2 to 0.5 ns each."""
     pixels, panels, channels, terms, down, across, stages = (
         int(step[name]) for name in ("pixels", "panels", "channels", "terms", "kernel_y", "kernel_x", "stage_count")
     )
@@ -189,13 +189,13 @@ def _work(step: Any) -> int:
 
 
 def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, int], int]:
-    """An offset for every buffer, and where the last one ends; memory is used again after a buffer's last use.
+    """Return an offset for every buffer, and the total size; memory is reused after a buffer's last use.
 
-    Buffers in which something lasts take turns only with their like, behind all others.
+    Buffers with parts that are never written follow all others, and share memory only with buffers of the same key.
     """
     last = {buffer: number for number, item in enumerate(planned) for buffer in item.buffers()}
     places: dict[Buffer, int] = {}
-    taken: list[tuple[int, int, Buffer]] = []  # from, to, by whom: what is in use, in order
+    taken: list[tuple[int, int, Buffer]] = []  # ranges in use, in order: start, end, buffer
     free: dict[tuple[object, ...], list[int]] = defaultdict(list)
     end = lasting_end = 0
     for number, item in enumerate(planned):
@@ -221,7 +221,7 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
 
 
 def _gap(taken: list[tuple[int, int, Buffer]], size: int) -> int:
-    """The first offset where so many bytes are free."""
+    """Return the first offset at which `size` bytes are free."""
     at = 0
     for begin, stop, _ in taken:
         if begin - at >= size:

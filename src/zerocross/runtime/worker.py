@@ -1,4 +1,4 @@
-"""What one call of a network works with: memory and a pool of threads. Concurrent calls use one each."""
+"""Workers: the memory and threads of one call of a network. Concurrent calls use one worker each."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from zerocross.runtime.kernels.steps import WORK
 from zerocross.runtime.program import PlannedStep, Program, address, assemble
 from zerocross.runtime.thread_pool import ThreadPool
 
-CACHE_BYTES = 1 << 19  # activations of the images that a thread takes at a time: half of a common second cache
+CACHE_BYTES = 1 << 19  # activations of the images that a thread processes at a time: half of a typical L2 cache
 MAX_IMAGES = 64
-PIECE = 1 << 27  # of work (see `Program`) of a thread between two looks at signals, such as that of Ctrl-C: some 50 ms
+PIECE = 1 << 27  # work (see `Program`) of a thread between two checks for signals such as Ctrl-C: about 50 ms
 
 
 class Worker:
-    """Memory and threads for one call at a time, in the process that made it.
+    """Memory and threads for one call at a time, in the process that created the worker.
 
     Args:
-        steps: the network's steps.
-        threads: how many, at least 1.
-        run: the compiled function.
-        input_size: of one sample.
-        output_size: likewise.
+        steps: Steps of the network.
+        threads: Number of threads, at least 1.
+        run: The compiled function.
+        input_size: Input shape of one sample.
+        output_size: Output shape of one sample.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Worker:
         self._piece = threads * max(1, PIECE // max(1, one.work))
         self._memory: dict[int, WorkerMemory] = {}
         self._pool = ThreadPool(threads, run)
-        self._prepared = 0  # for batches of no size
+        self._prepared = 0  # batch size for which the pool is prepared; 0: none
 
     def run(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Compute the output `y` for a batch `x`, both float32 and contiguous, piece by piece."""
+        """Compute the output `y` for a batch `x`, both float32 and contiguous, in pieces."""
         x_at, y_at = address(x), address(y)
         for first in range(0, len(x), self._piece):
             batch = min(self._piece, len(x) - first)
@@ -59,7 +59,7 @@ class Worker:
             self._pool.run(x_at + first * self._bytes[0], y_at + first * self._bytes[1])
 
     def memory_for(self, batch: int) -> WorkerMemory:
-        """Steps and memory for a batch: made once for each number of images that a thread takes at a time."""
+        """Return steps and memory for a batch; created once per number of images that a thread processes at a time."""
         share = min(self._most_images, max(1, batch // self.threads))
         images = 1 << (share.bit_length() - 1)
         if images not in self._memory:
@@ -68,7 +68,7 @@ class Worker:
 
 
 class WorkerMemory:
-    """A program, the memory that it works in, and the addresses of all that."""
+    """A program, its memory, and the addresses of both."""
 
     def __init__(self, program: Program, threads: int) -> None:
         self.program = program
@@ -77,10 +77,11 @@ class WorkerMemory:
         self.steps, self.stages = program.steps.ctypes.data, program.stages.ctypes.data
 
     def work(self, batch: int, x_bytes: int, y_bytes: int) -> np.ndarray:
-        """The WORK of each thread on a batch, and then that of one thread on all of it."""
+        """Return the WORK of each thread on its share of a batch, followed by that of one thread on the whole batch."""
         threads = len(self.arenas)
         ends = [batch * thread // threads for thread in range(threads + 1)]
-        # (memory, first image, last image, share of every step, of how many); few images are shared step by step.
+        # (memory, first image, last image, part of every step, number of parts). With fewer images than threads, the
+        # threads divide each step among them.
         if batch < threads:
             shares = [(0, 0, batch, thread, threads) for thread in range(threads)]
         else:

@@ -1,4 +1,4 @@
-"""A packed network behind HTTP: uploads in, classes out; concurrent requests share batches (extra `serve`)."""
+"""Serve a packed network over HTTP; concurrent requests are computed in shared batches (extra `serve`)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import prometheus_client as prometheus
-import python_multipart  # noqa: F401 - what reads forms; missing, its extra is named when this is imported
+import python_multipart  # noqa: F401 - reads forms; imported here so that a missing package is reported with its extra
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -18,27 +18,34 @@ from starlette.datastructures import UploadFile
 from zerocross.runtime import Model
 from zerocross.runtime.preprocess import finite, read_input, suffixes
 from zerocross.serve.batcher import Batcher
-from zerocross.serve.limits import Limited, RequestLimits
+from zerocross.serve.limits import LimitsMiddleware, RequestLimits
 
-# The ends of names for bodies that are the file itself, by their content type.
+# File name extensions by content type, for bodies that are the file itself.
 BODIES = {
     "image/png": ".png", "image/jpeg": ".jpg", "image/bmp": ".bmp", "image/webp": ".webp", "image/tiff": ".tif",
     "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/wave": ".wav", "audio/vnd.wave": ".wav",
     "application/x-npy": ".npy", "application/octet-stream": ".npy",
 }  # fmt: skip
-Named = tuple[str, bytes]
+Upload = tuple[str, bytes]
 
 
 def create_app(model: Model, name: str = "model", limits: RequestLimits | None = None) -> FastAPI:
-    """The application of one packed network.
+    """Return the application for one packed network.
 
     Args:
-        model: that answers; it is called by one thread at a time.
-        name: of the model, for /health.
-        limits: of requests.
+        model: The packed network; called by one thread at a time.
+        name: Name of the model, for /health.
+        limits: Limits of requests.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> from zerocross.serve import create_app
+        >>> app = create_app(zoo.load("digits"), name="digits")
+        >>> app.title
+        'zerocross: digits'
     """
     if len(model.output_size) != 1:
-        raise ValueError(f"{name} gives values of shape {model.output_size} for an input, not a score per class")
+        raise ValueError(f"{name} returns an output of shape {model.output_size} per input, not one score per class")
     limits = limits or RequestLimits()
     metrics = Metrics()
     batcher = Batcher(model, limits.max_batch, metrics.batch.observe)
@@ -50,11 +57,11 @@ def create_app(model: Model, name: str = "model", limits: RequestLimits | None =
         await batcher.stop()
 
     app = FastAPI(title=f"zerocross: {name}", lifespan=lifespan)
-    app.add_middleware(Limited, limits=limits, on_end=metrics.request)
+    app.add_middleware(LimitsMiddleware, limits=limits, on_end=metrics.request)
 
     @app.post("/predict", openapi_extra=_REQUEST_BODY)
     async def predict(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 3) -> dict[str, Any]:
-        """The most probable classes of every uploaded sample, with scores and probabilities."""
+        """Return the most probable classes of every uploaded sample, with scores and probabilities."""
         read = [await run_in_threadpool(_read, model, file) for file in await _files(request, model, limits)]
         samples = [(file, x) for file, x in read if not isinstance(x, str)]
         if not samples:
@@ -66,40 +73,43 @@ def create_app(model: Model, name: str = "model", limits: RequestLimits | None =
                 results.append({"file": file, "error": x})
                 continue
             for index in range(len(x)):
-                place = {"index": index} if len(x) > 1 else {}
-                results.append({"file": file, **place, **_classes(model, next(scores), top)})
+                position = {"index": index} if len(x) > 1 else {}
+                results.append({"file": file, **position, **_classes(model, next(scores), top)})
         return {"results": results}
 
     @app.get("/health")
     def health() -> dict[str, Any]:
-        """That the server is up, and what it serves."""
+        """Report that the server is running, and describe the network."""
         kind = model.graph.preprocessing.kind if model.graph.preprocessing else "array"
         about = {"input_size": model.input_size, "classes": model.classes, "takes": kind}
         return {"status": "ok", "model": name, **about}
 
     @app.get("/metrics")
     def show_metrics() -> Response:
-        """Counters and histograms, as Prometheus reads them."""
+        """Return counters and histograms in Prometheus format."""
         return Response(prometheus.generate_latest(metrics.registry), media_type=prometheus.CONTENT_TYPE_LATEST)
 
     return app
 
 
 class Metrics:
-    """What /metrics tells."""
+    """The metrics of the server."""
 
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
         self.requests = prometheus.Counter(
-            "zerocross_requests", "Answers to /predict by status.", ["status"], registry=self.registry
+            "zerocross_requests", "Responses of /predict by status.", ["status"], registry=self.registry
         )
         seconds = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
         self.seconds = prometheus.Histogram(
-            "zerocross_request_seconds", "Time of /predict, upload included.", registry=self.registry, buckets=seconds
+            "zerocross_request_seconds",
+            "Duration of /predict including the upload.",
+            registry=self.registry,
+            buckets=seconds,
         )
         sizes = (1, 2, 4, 8, 16, 32, 64, 128, 256)
         self.batch = prometheus.Histogram(
-            "zerocross_batch_samples", "Samples computed at once.", registry=self.registry, buckets=sizes
+            "zerocross_batch_samples", "Samples per batch.", registry=self.registry, buckets=sizes
         )
 
     def request(self, path: str, status: int, seconds: float) -> None:
@@ -109,16 +119,16 @@ class Metrics:
             self.seconds.observe(seconds)
 
 
-async def _files(request: Request, model: Model, limits: RequestLimits) -> list[Named]:
-    """The uploads of a request: the parts of a form, or its body."""
+async def _files(request: Request, model: Model, limits: RequestLimits) -> list[Upload]:
+    """Return the uploads of a request: the parts of a form, or its body."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         async with request.form(max_files=limits.max_files, max_fields=0) as form:
             parts = [part for part in form.getlist("file") if isinstance(part, UploadFile)]
-            found = [(PurePosixPath(part.filename or "").name or "upload", await part.read()) for part in parts]
-        if not found:
+            uploads = [(PurePosixPath(part.filename or "").name or "upload", await part.read()) for part in parts]
+        if not uploads:
             raise HTTPException(422, "the form has no file: send one or more parts named 'file'")
-        return found
+        return uploads
     if kind not in BODIES:
         takes = ", ".join(suffixes(model.graph.preprocessing))
         raise HTTPException(
@@ -127,22 +137,22 @@ async def _files(request: Request, model: Model, limits: RequestLimits) -> list[
     return [(f"body{BODIES[kind]}", await request.body())]
 
 
-def _read(model: Model, file: Named) -> tuple[str, np.ndarray | str]:
-    """An upload's samples, or what is wrong with it."""
+def _read(model: Model, file: Upload) -> tuple[str, np.ndarray | str]:
+    """Return the name and samples of an upload, or its name and an error message."""
     name, content = file
     with TemporaryDirectory(prefix="zerocross-") as folder:
         path = Path(folder) / f"upload{PurePosixPath(name).suffix.lower()[:8]}"
         path.write_bytes(content)
         try:
             x = np.array(finite(read_input(path, model.graph.preprocessing, model.input_size), name))
-        except (ValueError, OSError) as wrong:
-            return name, " ".join(str(wrong).replace(str(path), name).split())
+        except (ValueError, OSError) as error:
+            return name, " ".join(str(error).replace(str(path), name).split())
     return name, x
 
 
 def _classes(model: Model, scores: np.ndarray, top: int) -> dict[str, Any]:
     if not np.isfinite(scores).all():
-        return {"error": "the network's scores are not finite; are the numbers too large?"}
+        return {"error": "the network's scores are not finite; the input may contain numbers that are too large"}
     share = np.exp(scores.astype(np.float64) - scores.max())
     share /= share.sum()
     best = np.argsort(-share, kind="stable")[:top]

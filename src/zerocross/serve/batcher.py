@@ -1,4 +1,4 @@
-"""Samples of concurrent requests in one batch: while one batch is computed, the next one gathers."""
+"""Combine the samples of concurrent requests into batches; requests that arrive during a batch form the next one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Request = tuple[np.ndarray, "asyncio.Future[np.ndarray]"]
 
 
 class Batcher:
-    """Calls a function on batches, one after the other, in a thread of its own.
+    """Call a function on batches, one after the other, in a separate thread.
 
-    Nobody waits for a batch to fill: a batch is what has come while the one before it was computed. A lone request is
-    computed at once; under load batches grow up to their limit.
+    Requests do not wait for a batch to fill: a batch consists of the requests that arrived while the previous one was
+    computed. A single request is computed immediately; under load, batches grow up to their limit.
 
     Args:
-        predict: float32 (N, ...) -> one result per sample.
-        max_batch: samples in a batch, at least 1; a request that has more is a batch by itself.
-        on_batch: told the number of samples of every batch.
+        predict: Function from float32 of shape (N, ...) to one result per sample.
+        max_batch: Samples per batch, at least 1; a larger request is a batch by itself.
+        on_batch: Called with the number of samples of every batch.
     """
 
     def __init__(
@@ -34,17 +34,17 @@ class Batcher:
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, x: np.ndarray) -> np.ndarray:
-        """The results of a request's samples."""
+        """Return the results of a request's samples."""
         future: asyncio.Future[np.ndarray] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait((x, future))
         return await future
 
     async def start(self) -> None:
-        """Begin to compute."""
+        """Start to process requests."""
         self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Compute what is waiting, then end."""
+        """Process the waiting requests, then stop."""
         self._waiting.put_nowait(None)
         if self._task is not None:
             await self._task
@@ -57,12 +57,13 @@ class Batcher:
             if first is None:
                 return
             batch, carried, last = self._gathered(first)
-            await self._compute([request for request in batch if not request[1].done()])  # a client may be gone
+            # A client may have disconnected.
+            await self._compute([request for request in batch if not request[1].done()])
             if last:
                 return
 
     def _gathered(self, first: Request) -> tuple[list[Request], Request | None, bool]:
-        """What waits and fits, what waits and does not fit any more, and whether the end was reached."""
+        """Return the next batch, a request that no longer fits (or None), and whether the queue has ended."""
         batch, count = [first], len(first[0])
         while count < self.max_batch and not self._waiting.empty():
             request = self._waiting.get_nowait()
@@ -81,10 +82,10 @@ class Batcher:
         self.on_batch(len(x))
         try:
             y = await asyncio.get_running_loop().run_in_executor(self._thread, self.predict, x)
-        except Exception as wrong:  # passed on to the callers; the server keeps running
+        except Exception as error:  # passed on to the callers; the server keeps running
             for _, future in batch:
                 if not future.done():
-                    future.set_exception(wrong)
+                    future.set_exception(error)
             return
         first = 0
         for samples, future in batch:

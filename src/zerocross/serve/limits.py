@@ -1,4 +1,4 @@
-"""Limits of a request, and its measurement: how much it may send, how long it may take."""
+"""Limits on the size and duration of requests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What the server allows.
+    """Limits of the server.
 
     Args:
-        max_bytes: of a request's body.
-        seconds: that a request may take, its upload included.
-        max_files: of one request.
-        max_batch: samples that are computed at once.
-        max_requests: at a time; more are turned away with 503.
+        max_bytes: Size of a request's body.
+        seconds: Duration of a request, including its upload.
+        max_files: Files per request.
+        max_batch: Samples per batch.
+        max_requests: Concurrent requests; more are rejected with status 503.
+
+    Examples:
+        >>> from zerocross.serve import RequestLimits
+        >>> RequestLimits(max_batch=16).seconds
+        30.0
     """
 
     max_bytes: int = 10_000_000
@@ -36,16 +41,16 @@ class RequestLimits:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}: it must be at least 1")
         if not 0 < self.seconds <= 3600:
-            raise ValueError(f"seconds = {self.seconds}: it must lie above 0, up to 3600")
+            raise ValueError(f"seconds = {self.seconds}: it must be above 0 and at most 3600")
 
 
-class Limited:
-    """ASGI middleware: refuses bodies that are too large with 413 and ends requests that take too long with 504.
+class LimitsMiddleware:
+    """ASGI middleware that rejects large bodies with status 413 and ends slow requests with status 504.
 
     Args:
-        app: behind it.
-        limits: see RequestLimits.
-        on_end: told path, status and seconds of every request.
+        app: The wrapped application.
+        limits: See `RequestLimits`.
+        on_end: Called with path, status and seconds of every request.
     """
 
     def __init__(self, app: ASGIApp, limits: RequestLimits, on_end: Callable[[str, int, float], object]) -> None:

@@ -1,4 +1,4 @@
-"""The server's process: a socket, uvicorn, and an end without loss."""
+"""The server process: a socket, uvicorn and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -22,23 +22,33 @@ def serve(
     limits: RequestLimits | None = None,
     say: Callable[[str], object] = print,
 ) -> None:
-    """Answer requests until SIGINT or SIGTERM; requests that are under way then are answered first.
+    """Serve requests until SIGINT or SIGTERM; requests in progress are completed first.
 
     Args:
-        model: a packed network.
-        host: address to listen at; 0.0.0.0 is every one of this machine. There is no authentication and no encryption:
-            put a proxy before it.
-        port: 0 takes a free one.
-        name: of the model, for /health.
-        limits: of requests.
-        say: told the address once requests are taken.
+        model: A packed network.
+        host: Address to listen on; 0.0.0.0 stands for all interfaces. There is no authentication and no encryption: use
+            a proxy in front of the server.
+        port: Port to listen on; 0 selects a free port.
+        name: Name of the model, for /health.
+        limits: Limits of requests.
+        say: Called with the address as soon as the server accepts requests.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> from zerocross.serve import serve
+        >>> try:
+        ...     serve(zoo.load("digits"), host="256.0.0.1")  # runs until SIGINT or SIGTERM
+        ... except ValueError:
+        ...     print("cannot listen there")
+        ...
+        cannot listen there
     """
     limits = limits or RequestLimits()
     app = create_app(model, name, limits)
     try:
         listener = socket.create_server((host, port), backlog=1024)
-    except OSError as wrong:
-        raise ValueError(f"cannot listen at {host}:{port}: {wrong.strerror or wrong}; choose another --port") from None
+    except OSError as error:
+        raise ValueError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -48,7 +58,7 @@ def serve(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, int(limits.seconds)),
     )
-    # uvicorn sends itself the signal that stopped it once more when all is answered; by then it has been heard.
+    # After its shutdown, uvicorn sends itself the signal again; ignore it, since it has already been handled.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         say(f"http://{host}:{listener.getsockname()[1]}")

@@ -1,1 +1,1 @@
-"""Methods side by side: the same network, data and budget."""
+"""Compare methods: the same networks, data and budgets for all of them."""

@@ -1,4 +1,4 @@
-"""Methods side by side: the same network, data and budget, each at its own settings, over seeds."""
+"""Compare methods on one recipe: the same network, data and budget, each with its own settings, over seeds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from zerocross.train import assign, recipes
 from zerocross.train.config import Config
 from zerocross.train.variants import with_epochs, with_method
 
-KIND = "zerocross compare"  # tells our files from others
-_FF_POINTS = 100  # of a curve: a mean over the updates in between says more than each of them
+KIND = "zerocross compare"  # identifies files written by this command
+_FF_POINTS = 100  # of a curve; each point is the mean over a block of updates
 
 
 def configs(
@@ -28,23 +28,23 @@ def configs(
     changes: Mapping[str, str] | None = None,
     in_two_steps: bool = False,
 ) -> list[Config]:
-    """The runs of a comparison: seed 0 of all methods first, so that all of them are seen early.
+    """Return the runs of a comparison, seed 0 of all methods first, so that early results cover all methods.
 
-    The recipe's own method keeps the recipe's hyperparameters; every other one takes its own.
+    The method of the recipe uses the recipe's hyperparameters; every other method uses its own.
 
     Args:
         recipe: A name from zerocross.train.recipes.
-        seeds: Method -> how many seeds, 0, 1, ...
-        epochs: Of each run in all; None takes the recipe's.
+        seeds: Method -> number of seeds (0, 1, ...).
+        epochs: Total epochs of each run; None uses those of the recipe.
         changes: Dotted fields set from text, in all runs.
-        in_two_steps: Real weights with binary activations first, then both binary.
+        in_two_steps: Train real weights with binary activations first, then both binary.
     """
     config = recipes.get(recipe).config
     if epochs is not None:
         config = with_epochs(config, epochs)
     for field, instead in (("method", "--methods"), ("seed", "--seeds")):
         if field in (changes or {}):
-            raise ValueError(f"--set {field} would make all runs of a comparison alike: use {instead}")
+            raise ValueError(f"--set {field} would make all runs of a comparison the same; use {instead}")
     firsts = {name: _of_method(config, name, changes or {}, in_two_steps=in_two_steps) for name in seeds}
     return [
         dataclasses.replace(first, seed=seed)
@@ -58,28 +58,28 @@ def _of_method(config: Config, name: str, changes: Mapping[str, str], *, in_two_
     methods.get(name)
     try:
         return assign.changed(with_method(config, name), changes, in_two_steps=in_two_steps)
-    except ValueError as wrong:
-        raise ValueError(f"{name}: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def two_step_methods(recipe: str) -> list[str]:
-    """The methods that can be trained in two steps: those with latent weights and one stage, and the filter."""
-    config, able = recipes.get(recipe).config, []
+    """Return the methods that can train in two steps: those with latent weights and one stage, and the filter."""
+    config, names = recipes.get(recipe).config, []
     for name in methods.METHODS:
         try:
             _of_method(config, name, {}, in_two_steps=True)
         except ValueError:
             continue
-        able.append(name)
-    return able
+        names.append(name)
+    return names
 
 
 def summarise(results: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
-    """A comparison as plain containers: a row per method, the best mean first, those without any result last.
+    """Return a comparison as plain containers: one row per method, best mean first, methods without a result last.
 
     Args:
-        results: From run_all: results, and failures.
-        about: More to say at the top (the command, for one).
+        results: Results and failures from run_all.
+        about: Further entries, such as the command.
     """
     check_revisions(result for result in results if "failed" not in result)
     groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -88,14 +88,14 @@ def summarise(results: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, A
     rows = {name: _row(name, group) for name, group in groups.items()}
     order = sorted(rows, key=lambda name: -np.inf if rows[name]["mean"] is None else rows[name]["mean"], reverse=True)
     config = results[0]["config"]
-    good = [result for result in results if "failed" not in result]
+    finished = [result for result in results if "failed" not in result]
     return {
         "kind": KIND,
         "recipe": config["recipe"],
         "model": config["model"]["name"],
         "epochs": max(sum(stage["epochs"] for stage in result["config"]["stages"]) for result in results),
-        "evaluated_on": good[0]["evaluated_on"] if good else None,
-        "data": good[0]["data"] if good else None,
+        "evaluated_on": finished[0]["evaluated_on"] if finished else None,
+        "data": finished[0]["data"] if finished else None,
         **about,
         "methods": {name: rows[name] for name in order},
         "provenance": provenance(),
@@ -104,18 +104,18 @@ def summarise(results: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, A
 
 def _row(name: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     method = methods.get(name)
-    good = [result for result in group if "failed" not in result]
-    top1 = [result["final"]["top1"] for result in good]
+    finished = [result for result in group if "failed" not in result]
+    top1 = [result["final"]["top1"] for result in finished]
     used = group[0]["config"]["optimizer"]
     return {
-        "n": len(good),
+        "n": len(finished),
         "mean": statistics.fmean(top1) if top1 else None,
         "sd": statistics.stdev(top1) if len(top1) > 1 else None,
-        "seeds": {str(result["config"]["seed"]): result["final"]["top1"] for result in good},
+        "seeds": {str(result["config"]["seed"]): result["final"]["top1"] for result in finished},
         "failed": {str(result["config"]["seed"]): result["failed"] for result in group if "failed" in result},
-        "accuracy": _accuracy(good) if good else None,
-        "ff_ratio": _flips(good) if good else None,
-        "seconds": statistics.fmean(result["seconds"] for result in good) if good else None,
+        "accuracy": _accuracy(finished) if finished else None,
+        "ff_ratio": _flips(finished) if finished else None,
+        "seconds": statistics.fmean(result["seconds"] for result in finished) if finished else None,
         "to_tune": len(method.tuned),
         "tuned": list(method.tuned),
         "summary": method.summary,
@@ -123,13 +123,13 @@ def _row(name: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "settings": method.settings,
         "changed": {key: value for key, value in method.hyperparameters.items() if used[key] != value},
         "config": group[0]["config"],
-        "hashes": [result["hash"] for result in good],
-        "commits": sorted({str(result["provenance"]["commit"]) for result in good}),
+        "hashes": [result["hash"] for result in finished],
+        "commits": sorted({str(result["provenance"]["commit"]) for result in finished}),
     }
 
 
 def _accuracy(group: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Accuracy after each epoch, counted over all stages; `binary` tells whether the weights are yet."""
+    """Return accuracy over epochs, which count over all stages; `binary` is True once the weights are binary."""
     stages = group[0]["config"]["stages"]
     history = group[0]["history"]
     return {
@@ -140,7 +140,7 @@ def _accuracy(group: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _flips(group: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]] | None:
-    """The FF ratio over updates, in blocks of equal length; None for a method that counts no flips."""
+    """Return the FF ratio over updates, in blocks of equal length; None for a method without flips."""
     if not group[0]["ff_ratio"]:
         return None
     update, values = np.array([result["ff_ratio"] for result in group]).transpose(2, 0, 1)
@@ -152,7 +152,7 @@ def _flips(group: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]] | None:
 
 
 def _over_seeds(curves: np.ndarray) -> dict[str, list[Any]]:
-    """Mean and extremes of curves, a row per seed."""
+    """Return mean and extremes of curves, given one row per seed."""
     return {
         "mean": curves.mean(axis=0).tolist(),
         "low": curves.min(axis=0).tolist(),

@@ -1,4 +1,4 @@
-"""The table of a comparison, from its JSON alone: rows for the terminal, and a page of Markdown."""
+"""The table of a comparison, created from its JSON: rows for the terminal, and a Markdown page."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from zerocross.train import recipes
 
 _NETWORKS = {
     "common": "the same for all methods",
-    "published": "in each method's own published form and batch size, where it has one; else the common one",
+    "published": "the published network and batch size of each method, where it has one; otherwise the common network",
 }
 
 
 def header(summary: Mapping[str, Any]) -> list[str]:
-    """The columns: one that reads, then those that are flush right."""
-    return ["method", f"{summary['evaluated_on']} accuracy %", "FF ratio, end", "to tune", "time a run"]
+    """Return the columns: the method, then numbers, which are right-aligned."""
+    return ["method", f"{summary['evaluated_on']} accuracy %", "final FF ratio", "hyperparameters", "time per run"]
 
 
 def rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """A line of cells per method, the best first."""
+    """Return one row of cells per method, the best first."""
     return [
         [name, score(row), last_flips(row), str(row["to_tune"]), "-" if row["n"] == 0 else duration(row["seconds"])]
         for name, row in summary["methods"].items()
@@ -29,7 +29,7 @@ def rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def score(row: Mapping[str, Any]) -> str:
-    """Mean ± sample standard deviation (n), of the last epoch."""
+    """Format the accuracy of the last epoch as mean ± sample standard deviation (n)."""
     if row["n"] == 0:
         return "failed"
     spread = "" if row["sd"] is None else f" ± {row['sd']:.2f}"
@@ -38,32 +38,32 @@ def score(row: Mapping[str, Any]) -> str:
 
 
 def last_flips(row: Mapping[str, Any]) -> str:
-    """Where the FF ratio ends."""
+    """Format the FF ratio at the end of training."""
     return f"{row['ff_ratio']['mean'][-1]:.1e}" if row["ff_ratio"] else "-"
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """What a reader of the table must know."""
-    said = [
-        "mean ± sample standard deviation (number of seeds), after the last epoch, never the best one",
+    """Return the notes below the table."""
+    lines = [
+        "mean ± sample standard deviation (number of seeds) after the last epoch, not the best one",
         f"network: {summary['model']}, {_NETWORKS[summary.get('network', 'common')]}",
     ]
     planned = sum(stage.epochs for stage in recipes.get(summary["recipe"]).config.stages)
     if summary["epochs"] < planned:
-        said.append(
-            f"a budget of {summary['epochs']} epochs; the recipe has {planned}, and who wins here need not win there"
+        lines.append(
+            f"budget: {summary['epochs']} epochs; the recipe has {planned}, at which the ranking may be different"
         )
     for name, row in summary["methods"].items():
-        said += [f"{name}, seed {seed} failed: {reason}" for seed, reason in row["failed"].items()]
-    return said
+        lines += [f"{name}, seed {seed} failed: {reason}" for seed, reason in row["failed"].items()]
+    return lines
 
 
 def markdown(summary: Mapping[str, Any], picture: str) -> str:
-    """The page: table, notes, picture, settings of each method, and the command that makes it all."""
+    """Return the Markdown page: table, notes, picture, settings of each method, and the command that creates it."""
     lines = [
         f"# Methods compared: {summary['recipe']}, {summary['epochs']} epochs",
         "",
-        f"{summary['data']}. Made by `{summary['command']}`.",
+        f"{summary['data']}. Created by `{summary['command']}`.",
         "",
         *_markdown_table(header(summary), rows(summary)),
         "",
@@ -75,15 +75,18 @@ def markdown(summary: Mapping[str, Any], picture: str) -> str:
     ]
     for name, row in summary["methods"].items():
         lines += ["", f"**{name}**: {row['summary']}. {row['source']}.", ""]
-        lines += [f"- to tune: {', '.join(row['tuned'])}", f"- binary weights: {_values(row['config']['optimizer'])}"]
+        lines += [
+            f"- hyperparameters: {', '.join(row['tuned'])}",
+            f"- binary weights: {_values(row['config']['optimizer'])}",
+        ]
         lines += [f"- real parameters: {_values(row['config']['real'])}"]
         if summary.get("network") == "published":
-            own = _values(methods.get(name).network) or "the common one"
-            lines.append(f"- network: {own}, batch {row['config']['batch_size']}")
+            network = _values(methods.get(name).network) or "common"
+            lines.append(f"- network: {network}, batch {row['config']['batch_size']}")
         if len(row["config"]["stages"]) > 1:
             lines.append(f"- stages: {'; '.join(_stage(stage) for stage in row['config']['stages'])}")
-        changed = f"; changed here from {_values(row['changed'])}" if row["changed"] else ""
-        lines.append(f"- where they come from: {row['settings']}{changed}")
+        changed = f"; changed from {_values(row['changed'])}" if row["changed"] else ""
+        lines.append(f"- source of the settings: {row['settings']}{changed}")
         runs = zip(row["seeds"].items(), row["hashes"], strict=True)
         lines.append("- runs: " + (", ".join(f"seed {s} {top1:.2f} % ({key})" for (s, top1), key in runs) or "none"))
     return "\n".join(lines) + "\n"

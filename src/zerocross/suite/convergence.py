@@ -1,4 +1,8 @@
-"""Whether a task's trainings have converged: whether twice the length changes less than another seed does."""
+"""Check that trainings converge: twice the length improves the score by no more than the noise between seeds.
+
+A score that falls by more than the noise is reported as "overfits": longer training hurts, so that the task is not too
+short.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ SEEDS = 3
 
 @dataclass(frozen=True)
 class Convergence:
-    """Scores of one method at a task's length and at twice that, seed by seed, on held-out training data."""
+    """Scores of one method at the length of a task and at twice that length, per seed, on held-out training data."""
 
     method: str
     single: tuple[float, ...]
@@ -24,7 +28,7 @@ class Convergence:
 
     @property
     def change(self) -> float:
-        """What twice the length changes, in points."""
+        """The change of the mean score at twice the length, in points."""
         return statistics.fmean(self.double) - statistics.fmean(self.single)
 
     @property
@@ -34,14 +38,21 @@ class Convergence:
 
     @property
     def converged(self) -> bool:
-        """Whether twice the length changes no more than another seed does."""
-        return abs(self.change) <= self.noise
+        """True if twice the length improves the score by no more than the noise between seeds."""
+        return self.change <= self.noise
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words."""
+        if not self.converged:
+            return "no"
+        return "yes, overfits" if self.change < -self.noise else "yes"
 
 
 def runs(task: Task, seeds: int = SEEDS, methods: Sequence[str] = METHODS) -> list[SuiteRun]:
-    """The trainings that tell: each method at the task's length and at twice that, on held-out training data."""
+    """Return the trainings of the check: each method at the length of the task and at twice that length."""
     if seeds < 2:
-        raise ValueError(f"seeds is {seeds}; the noise of seeds takes at least 2")
+        raise ValueError(f"seeds is {seeds}; it must be at least 2 to measure the noise between seeds")
     return [_run(task, method, seed, times) for method in methods for times in (1, 2) for seed in range(seeds)]
 
 
@@ -52,25 +63,25 @@ def _run(task: Task, method: str, seed: int, times: int) -> SuiteRun:
 
 
 def rows(task: Task, find: Find, seeds: int = SEEDS, methods: Sequence[str] = METHODS) -> list[Convergence]:
-    """A row for each method whose trainings are all there.
+    """Return a row for each method whose trainings are complete.
 
     Args:
         task: The task.
-        find: The result of a run, or None.
-        seeds: At least 2.
+        find: Returns the result of a run, or None.
+        seeds: Number of seeds, at least 2.
         methods: Names in zerocross.methods, or "real".
     """
-    found = []
+    complete = []
     for method in methods:
         results = [find(run) for run in runs(task, seeds, [method])]
         scores = tuple(result["score"] for result in results if result is not None)
         if len(scores) == len(results):
-            found.append(Convergence(method, scores[:seeds], scores[seeds:]))
-    return found
+            complete.append(Convergence(method, scores[:seeds], scores[seeds:]))
+    return complete
 
 
 def document(rows_by_task: dict[str, list[Convergence]]) -> dict[str, Any]:
-    """All rows as plain containers, and what is unmeasured."""
+    """Return all rows as plain containers, and the tasks without complete measurements."""
     return {
         "measured": {
             name: [

@@ -1,4 +1,4 @@
-"""Methods ranked over tasks, from the suite's results alone, as the time-series field does it.
+"""Rank methods over tasks from the results of the suite, as is usual in time-series classification.
 
 Mean rank over tasks; Friedman's test; pairwise Wilcoxon signed-rank tests over tasks with Holm's correction; the mean
 difference to the full-precision twin with a bootstrap interval over tasks and seeds.
@@ -24,7 +24,7 @@ _RESAMPLES = 2000
 def scores_of(
     table: str, tasks: Sequence[Task], methods: Sequence[str], seeds: int, trials: int, find: Find
 ) -> tuple[dict[str, dict[str, list[float]]], int]:
-    """The scores of a table, where all seeds of a method on a task are there; and how many runs diverged."""
+    """Return the scores of a table for methods and tasks with all seeds, and the number of runs that diverged."""
     runs = published(tasks, methods, seeds) if table == "published" else tuned(tasks, methods, seeds, trials, find)
     scores: dict[str, dict[str, list[float]]] = {task.name: {} for task in tasks}
     diverged = 0
@@ -38,7 +38,7 @@ def scores_of(
 
 
 def complete(scores: Scores) -> tuple[list[str], list[str]]:
-    """The tasks and methods of a table without gaps: whichever lacks the largest share is left out, one by one."""
+    """Return tasks and methods without gaps; removes, one by one, the task or method that lacks the largest share."""
     tasks = list(scores)
     methods = list(dict.fromkeys(method for row in scores.values() for method in row))
     while tasks and methods:
@@ -52,7 +52,7 @@ def complete(scores: Scores) -> tuple[list[str], list[str]]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: p-values times the number of those not smaller, made monotone, at most 1."""
+    """Apply Holm's step-down correction: p-values times the number of those not smaller, monotone, at most 1."""
     order = np.argsort(p_values, kind="stable")
     corrected, highest = [0.0] * len(order), 0.0
     for rank, index in enumerate(order):
@@ -62,12 +62,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def rank(scores: Scores, wanted: Sequence[str] = (), *, seed: int = 0) -> dict[str, Any]:
-    """The ranking of a table: only tasks and methods without gaps; what is left out is named.
+    """Rank the tasks and methods of a table that have no gaps, and list those that are left out.
 
     Args:
-        scores: task -> method -> score of each seed, "real" for the twin, in percent.
-        wanted: Methods that are named as left out if they have no scores at all.
-        seed: Of the bootstrap.
+        scores: task -> method -> score of each seed in percent; "real" is the full-precision twin.
+        wanted: Methods to list as left out if they have no scores at all.
+        seed: Seed of the bootstrap.
     """
     tasks, methods = complete(scores)
     everything = list(dict.fromkeys([*wanted, *(method for row in scores.values() for method in row)]))
@@ -78,12 +78,13 @@ def rank(scores: Scores, wanted: Sequence[str] = (), *, seed: int = 0) -> dict[s
     binary = [method for method in methods if method != TWIN]
     document: dict[str, Any] = {"tasks": tasks, "left_out": left_out, "methods": {}, "pairs": [], "groups": []}
     if len(binary) < 3 or len(tasks) < 3:
-        return {**document, "friedman": None, "why_not": "a ranking takes at least 3 methods on at least 3 tasks"}
+        return {**document, "friedman": None, "why_not": "a ranking needs at least 3 methods on at least 3 tasks"}
     means = np.array([[np.mean(scores[task][method]) for method in binary] for task in tasks])
     ranks = stats.rankdata(-means, axis=1)
     order = [binary[index] for index in np.argsort(ranks.mean(axis=0), kind="stable")]
     column = {method: binary.index(method) for method in binary}
-    friedman: Any = stats.friedmanchisquare(*means.T)
+    tied = bool((means == means[:, :1]).all())  # scipy's test divides by zero
+    friedman: Any = None if tied else stats.friedmanchisquare(*means.T)
     pairs = _pairs(means, order, column)
     apart = {frozenset(pair["methods"]) for pair in pairs if pair["holm"] < LEVEL}
     random = np.random.default_rng(seed)
@@ -98,7 +99,10 @@ def rank(scores: Scores, wanted: Sequence[str] = (), *, seed: int = 0) -> dict[s
             "losses": int((difference < 0).sum()),
             "to_twin": to_twin(scores, tasks, method, random) if TWIN in methods else None,
         }
-    significance = {"statistic": float(friedman.statistic), "p": float(friedman.pvalue)}
+    significance = {
+        "statistic": 0.0 if tied else float(friedman.statistic),
+        "p": 1.0 if tied else float(friedman.pvalue),
+    }
     return {**document, "friedman": significance, "pairs": pairs, "groups": groups(order, apart)}
 
 
@@ -116,8 +120,8 @@ def _pairs(means: np.ndarray, order: Sequence[str], column: Mapping[str, int]) -
 
 
 def groups(order: Sequence[str], apart: set[frozenset[str]]) -> list[list[str]]:
-    """Maximal stretches of the ranking, of two methods or more, in which no two are told apart."""
-    found: list[list[str]] = []
+    """Return maximal runs of at least two methods in the ranking of which no two differ significantly."""
+    intervals: list[list[str]] = []
     last = -1
     for first in range(len(order)):
         end = first
@@ -126,13 +130,13 @@ def groups(order: Sequence[str], apart: set[frozenset[str]]) -> list[list[str]]:
         ):
             end += 1
         if end > first and end > last:
-            found.append(list(order[first : end + 1]))
+            intervals.append(list(order[first : end + 1]))
             last = end
-    return found
+    return intervals
 
 
 def to_twin(scores: Scores, tasks: Sequence[str], method: str, random: np.random.Generator) -> dict[str, float]:
-    """The mean difference to the twin in points, with a 95 % bootstrap interval over tasks, and over seeds in them."""
+    """Return the mean difference to the twin in points, with a 95 % bootstrap interval over tasks and seeds."""
     ours = np.array([scores[task][method] for task in tasks], dtype=float)
     twin = np.array([scores[task][TWIN] for task in tasks], dtype=float)
     count, seeds = ours.shape

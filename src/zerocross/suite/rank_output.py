@@ -1,4 +1,4 @@
-"""A ranking as a picture (critical-difference diagram) and as a page."""
+"""A ranking as a picture (critical-difference diagram) and as a Markdown page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TITLES = {"published": "Published settings", "tuned": "Equal tuning"}
 
 
 def draw(document: Mapping[str, Any], title: str, path: Path) -> None:
-    """The critical-difference diagram: mean ranks on a line, and bars over methods that are not told apart."""
+    """Draw the critical-difference diagram: mean ranks on a line, and bars that join methods without a difference."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -41,7 +41,7 @@ def draw(document: Mapping[str, Any], title: str, path: Path) -> None:
         for number, group in enumerate(groups):
             y = -0.35 * (number + 1)
             axis.hlines(y, ranks[group[0]] - pad / 4, ranks[group[-1]] + pad / 4, color=COLOURS[0], lw=3)
-        axis.set_title(f"{title}: mean rank over {len(document['tasks'])} tasks; bars join what is not told apart")
+        axis.set_title(f"{title}: mean rank over {len(document['tasks'])} tasks; bars: no significant difference")
         axis.set_xlim(low - 0.35 * (high - low), high + 0.35 * (high - low))
         axis.set_axis_off()
         save(figure, path)
@@ -49,19 +49,19 @@ def draw(document: Mapping[str, Any], title: str, path: Path) -> None:
 
 
 def page(documents: Mapping[str, Mapping[str, Any]], pictures: str) -> str:
-    """docs/suite.md, from the rankings alone.
+    """Return docs/suite.md, created from the rankings.
 
     Args:
         documents: Table -> ranking.
-        pictures: The address of their folder, seen from the page.
+        pictures: The folder of the pictures, relative to the page.
     """
     lines = [
         "# The suite",
         "",
         (
-            "Every method on many real tasks that train to the end in seconds. This page is written by "
-            "`zerocross suite rank` from `results/suite/`. Accuracy is on test data, of the last epoch. A run that "
-            "diverged counts as 0 %."
+            "All methods on many real tasks, each of which trains to convergence in seconds. `zerocross suite rank` "
+            "writes this page from `results/suite/`. Accuracy is that of the last epoch on test data. A run that "
+            "diverges counts as 0 %."
         ),
         "",
     ]
@@ -72,19 +72,19 @@ def page(documents: Mapping[str, Mapping[str, Any]], pictures: str) -> str:
 
 def _section(table: str, document: Mapping[str, Any], pictures: str) -> list[str]:
     gaps = [f"{kind}: {', '.join(names)}" for kind, names in document["left_out"].items() if names]
-    missing = ["", f"**Incomplete**; not ranked are {'; '.join(gaps)}."] if gaps else []
+    missing = ["", f"**Incomplete**. Not ranked: {'; '.join(gaps)}."] if gaps else []
     if document["friedman"] is None:
         return [f"No ranking yet: {document['why_not']}.", *missing]
     rows = document["methods"]
     best = next(iter(rows))
-    told = sum(pair["holm"] < 0.05 for pair in document["pairs"])
+    significant = sum(pair["holm"] < 0.05 for pair in document["pairs"])
     text = [
         (
-            f"{len(rows)} methods on {len(document['tasks'])} tasks, {document['seeds']} seeds each. The best "
-            f"mean rank has **{best}** ({rows[best]['rank']:.2f}). Friedman's test: p = "
-            f"{document['friedman']['p']:.2g}. Of {len(document['pairs'])} pairs, {told} are told apart "
-            "at 5 % (Wilcoxon, Holm); about the others "
-            f"nobody can tell from these tasks. Runs that diverged: {document['diverged']}."
+            f"{len(rows)} methods on {len(document['tasks'])} tasks, {document['seeds']} seeds each. "
+            f"**{best}** has the best mean rank ({rows[best]['rank']:.2f}). Friedman's test: p = "
+            f"{document['friedman']['p']:.2g}. Of {len(document['pairs'])} pairs, {significant} differ significantly "
+            "at 5 % (Wilcoxon, Holm); these tasks "
+            f"do not decide the others. Runs that diverged: {document['diverged']}."
         ),
         *missing,
         "",

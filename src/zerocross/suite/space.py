@@ -1,18 +1,19 @@
-"""What is tuned of each method: ranges around its published values, derived from them by one rule.
+"""The search space of each method: ranges around its published values, derived by one set of rules.
 
-A rule, and not a table per method, so that no method is favoured by ranges that someone chose for it, and a new method
-has its space at once:
+Rules instead of a table per method, so that hand-picked ranges favour no method, and a new method has its space
+automatically:
 
 - learning rates, alphas, thresholds and other positive numbers: a decade to each side, on a log scale;
 - gamma as 1 - momentum: 0.01 to 1, on a log scale; torch's momentum: 0, 0.8, 0.9, 0.95 or 0.99;
 - weight decay: a decade to each side; where it is 0: 0, 1e-5 or 1e-4;
 - a ramp "a->b": both ends times one factor, from 1/3 to 3;
-- what is unset (clip and clip_gradient of latent SGD): unset, or 1; its start: 1e-4 to 1e-1;
+- options that are None (clip and clip_gradient of latent SGD): None or 1; its start: 1e-4 to 1e-1;
 - the order of a filter: 2, 3 or 4;
-- the learning rate of real parameters: a decade to each side; where authors train all parameters with one optimizer,
-  it is that of the binary weights and moves with it.
+- the learning rate of real parameters: a decade to each side; where the authors train all parameters with one
+  optimizer, it equals that of the binary weights.
 
-Schedules, warm-ups and networks stay as published. Values have four digits, so that a setting is the same everywhere.
+Schedules, warm-ups and networks stay as published. Values have four digits, so that a setting is the same on every
+machine.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _AT_MOST_1 = {"alpha", "gamma", "clip", "sigma"}
 
 @dataclass(frozen=True)
 class Range:
-    """One tuned number, on a log scale from `low` to `high`; or one of `choices`; or a ramp times such a number.
+    """The range of a tuned value: a number from `low` to `high` on a log scale, one of `choices`, or a scaled ramp.
 
     Args:
-        paths: The fields of a config that have it, as dotted paths.
-        low: > 0.
-        high: Above low.
-        choices: In place of numbers.
-        ramp: The published "a->b" whose ends are multiplied.
+        paths: The config fields that take this value, as dotted paths.
+        low: Lower end, greater than 0.
+        high: Upper end, greater than `low`.
+        choices: The possible values, instead of a range of numbers.
+        ramp: The published "a->b" whose ends are multiplied by the number.
     """
 
     paths: tuple[str, ...]
@@ -52,7 +53,7 @@ class Range:
     ramp: str = ""
 
     def at(self, share: float) -> Any:
-        """The value at a share of the range, in [0, 1)."""
+        """Return the value at a share of the range, in [0, 1)."""
         if self.choices:
             return self.choices[int(share * len(self.choices))]
         number = math.exp(math.log(self.low) + share * (math.log(self.high) - math.log(self.low)))
@@ -69,12 +70,12 @@ class Range:
 
 @dataclass(frozen=True)
 class MethodSpace:
-    """All that is tuned of a method."""
+    """The search space of a method."""
 
     ranges: tuple[Range, ...]
 
     def at(self, shares: Sequence[float]) -> dict[str, Any]:
-        """The settings at shares of the ranges, in [0, 1) each: dotted path -> value."""
+        """Return the settings at a share of each range, in [0, 1): dotted path -> value."""
         values = {}
         for each, share in zip(self.ranges, shares, strict=True):
             values |= dict.fromkeys(each.paths, each.at(float(share)))
@@ -82,7 +83,7 @@ class MethodSpace:
 
 
 def space_of(config: Config, *, twin: bool = False) -> MethodSpace:
-    """What is tuned of the method of a config, around the config's own values; of the twin, the learning rate alone."""
+    """Return the search space of a config's method, around the config's values; for the twin, of its lr only."""
     real = Range(("real.lr",), _short(config.real.lr / 10), _short(config.real.lr * 10))
     if twin:
         return MethodSpace((real,))
@@ -91,8 +92,8 @@ def space_of(config: Config, *, twin: bool = False) -> MethodSpace:
     ranges = []
     for name, value in config.optimizer.items():
         paths = (f"optimizer.{name}", "real.lr") if one_lr and name == "lr" else (f"optimizer.{name}",)
-        if name not in _FIXED and (found := _range(paths, name, value, is_lr=name == method.lr_name)) is not None:
-            ranges.append(found)
+        if name not in _FIXED and (tuned := _range(paths, name, value, is_lr=name == method.lr_name)) is not None:
+            ranges.append(tuned)
     return MethodSpace(tuple(ranges) if one_lr else (*ranges, real))
 
 

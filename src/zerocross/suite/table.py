@@ -1,8 +1,8 @@
-"""The trainings behind the suite's two tables, and where their results are: one line each in results/suite/TASK.jsonl.
+"""The trainings of the two tables of the suite; each result is one line in results/suite/TASK.jsonl.
 
-"published": each method at its authors' settings, evaluated on test data. "tuned": the same number of random trials for
-each method over its own space, on held-out training data; then the best one on test data. The first trial has the
-published settings, and a winner that has them too is the run of the published table, not a second one.
+"published": each method with its published settings, evaluated on test data. "tuned": the same number of random trials
+for each method over its own space, evaluated on held-out training data; then the best trial on test data. The first
+trial has the published settings; if it wins, its run is that of the published table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zerocross.train.config import Config
 TABLES = ("published", "tuned")
 TWIN = "real"
 TRIALS = 12
-SEARCH_SEED = 1000  # of the trials' trainings: none of the seeds that are reported
+SEARCH_SEED = 1000  # seed of the trials, different from the seeds that are reported
 
 Settings = Mapping[str, Any]
 
@@ -41,9 +41,9 @@ class SuiteRun:
     Args:
         task: The task.
         method: A name in zerocross.methods, or "real".
-        table: What it was made for first: "published", "search", "tuned", or the space of a table of settings.
-        settings: What differs from the method's own settings, by dotted path.
-        config: All that decides the result.
+        table: The table it first belongs to: "published", "search", "tuned", or the space of a table of settings.
+        settings: Settings that differ from those of the method, by dotted path.
+        config: All settings that determine the result.
     """
 
     task: Task
@@ -53,7 +53,7 @@ class SuiteRun:
     config: Config
 
     def job(self, place: train.Placement) -> Job:
-        """As a sweep does it."""
+        """Return the job of this training for a sweep."""
         about = {"task": self.task.name, "table": self.table, "method": self.method, "settings": dict(self.settings)}
         return short_training(
             self.config,
@@ -69,7 +69,7 @@ Find = Callable[[SuiteRun], Result | None]
 
 
 def task_names(text: str) -> list[Task]:
-    """Tasks by name, separated by commas; or "all", or "series", those of the UCR archive."""
+    """Return tasks from comma-separated names, "all", or "series" (those of the UCR archive)."""
     if text == "all":
         return list(TASKS.values())
     if text == "series":
@@ -78,7 +78,7 @@ def task_names(text: str) -> list[Task]:
 
 
 def method_names(text: str) -> list[str]:
-    """Methods by name, separated by commas; or "all", with the full-precision twin first."""
+    """Return methods from comma-separated names, or "all" with the full-precision twin first."""
     if text == "all":
         return [TWIN, *METHODS]
     names = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
@@ -89,14 +89,14 @@ def method_names(text: str) -> list[str]:
 
 
 def suite_run(task: Task, method: str, table: str, seed: int, settings: Settings, *, validate: bool) -> SuiteRun:
-    """One training: a method's own settings on a task, with some of them changed."""
+    """Return one training: a method with its own settings on a task, some of them changed."""
     base = task.config(method, seed=seed, validate=validate)
     texts = {path: "none" if value is None else str(value) for path, value in settings.items()}
     return SuiteRun(task, method, table, settings, changed(base, texts) if texts else base)
 
 
 def published(tasks: Iterable[Task], methods: Sequence[str], seeds: int) -> list[SuiteRun]:
-    """Each method as its authors set it, on test data: tasks one after the other, seeds within, then methods."""
+    """Return the runs of each method with its published settings, on test data, by task, then seed, then method."""
     return [
         suite_run(task, method, "published", seed, {}, validate=False)
         for task in tasks
@@ -106,9 +106,9 @@ def published(tasks: Iterable[Task], methods: Sequence[str], seeds: int) -> list
 
 
 def search(task: Task, method: str, trials: int) -> list[SuiteRun]:
-    """The trials of a method on a task, on held-out training data: its published settings, then random ones.
+    """Return the trials of a method on a task, on held-out training data: published settings first, then random ones.
 
-    Each trial depends on its number, the task and the method alone, so that more trials keep those that are there.
+    A trial depends only on its number, the task and the method, so that a longer search reuses the earlier trials.
     """
     space = space_of(task.config(method), twin=method == TWIN)
     drawn: list[Settings] = [{}, *(_drawn(space, task.name, method, number) for number in range(1, trials))]
@@ -122,14 +122,14 @@ def _drawn(space: MethodSpace, task: str, method: str, number: int) -> Settings:
 
 
 def tuned(tasks: Iterable[Task], methods: Sequence[str], seeds: int, trials: int, find: Find) -> list[SuiteRun]:
-    """The best trial of each method on each task, on test data; nothing where a trial is missing.
+    """Return the runs of the best trial of each method on each task, on test data, where all trials are finished.
 
     Args:
-        tasks: Which.
-        methods: Which.
-        seeds: How many, 0, 1, ...
-        trials: Of each search.
-        find: The result of a run, or None.
+        tasks: The tasks.
+        methods: The methods.
+        seeds: Number of seeds (0, 1, ...).
+        trials: Number of trials per search.
+        find: Returns the result of a run, or None.
     """
     runs = []
     for task in tasks:
@@ -143,7 +143,7 @@ def tuned(tasks: Iterable[Task], methods: Sequence[str], seeds: int, trials: int
 
 
 def winner(task: Task, method: str, trials: int, find: Find) -> Settings | None:
-    """The settings of a method's best trial on a task, the earlier one of equals; None if one is missing."""
+    """Return the settings of a method's best trial on a task (the earlier of equals); None if a trial is missing."""
     runs = search(task, method, trials)
     results = [find(run) for run in runs]
     if any(result is None for result in results):
@@ -153,27 +153,27 @@ def winner(task: Task, method: str, trials: int, find: Find) -> Settings | None:
 
 
 def check_table(name: str) -> None:
-    """Raise ValueError unless there is such a table."""
+    """Raise a ValueError if there is no such table."""
     check_choice("table", name, TABLES)
 
 
 def checked(runs: Iterable[SuiteRun], place: train.Placement) -> tuple[list[SuiteRun], dict[str, str]]:
-    """The runs that can be made, and for the others "method on task" -> why not; data that are missing are an error."""
+    """Return the runs that are possible, and the reasons for the others by "method on task"; raise for missing data."""
     from zerocross.sweep.objective import Reader
     from zerocross.train.build import check
 
-    read, good, refused, seen = Reader(place), [], {}, {}
+    read, possible, refused, valid = Reader(place), [], {}, {}
     for run in runs:
         name = f"{run.method} on {run.task.name}"
         kind = dataclasses.replace(run.config, seed=0).hash
-        if kind not in seen:
+        if kind not in valid:
             try:
                 dataset = read(run.config)
                 check(run.config, dataset, 1)
-                seen[kind] = True
-            except ValueError as wrong:
-                seen[kind] = False
-                refused[name] = str(wrong)
-        if seen[kind]:
-            good.append(run)
-    return good, refused
+                valid[kind] = True
+            except ValueError as error:
+                valid[kind] = False
+                refused[name] = str(error)
+        if valid[kind]:
+            possible.append(run)
+    return possible, refused

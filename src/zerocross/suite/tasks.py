@@ -1,4 +1,4 @@
-"""The tasks of the suite: data + network + budget + metric, sized to train in seconds on one core of a CPU."""
+"""The tasks of the suite: data, network, budget and metric, sized to train in seconds on one CPU core."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _ADAM = RealConfig(name="adam", lr=5e-3, weight_decay=0.0)
 
 @dataclass(frozen=True)
 class Task:
-    """One task: what is trained on which data, for how long, and what is reported.
+    """A task: data, network, length of training, and metric.
 
     Args:
-        name: Of the task.
-        data: Of the dataset, see zerocross.data.load.
-        network: See zerocross.models.create.
-        epochs: Of a training.
+        name: Name of the task.
+        data: Name of the dataset (see zerocross.data.load).
+        network: Name of the network (see zerocross.models.create).
+        epochs: Epochs of a training.
         batch_size: Samples per update.
-        data_options: Of the dataset; a `train_size` is the stated part of the training data.
-        network_options: Of the network; the number of classes comes from the data.
-        real: How the real parameters are trained, where the method does not say it itself.
-        alpha: Of the filter.
-        metric: What is reported: a score of the evaluation.
-        held_out: What settings are chosen on.
-        seconds: CPU seconds of a training on one core, measured (the filter, on a common server CPU).
+        data_options: Options of the dataset; `train_size` limits the number of training samples.
+        network_options: Options of the network; the number of classes comes from the data.
+        real: Optimizer of the real parameters, unless the method has its own.
+        alpha: alpha of the filter.
+        metric: The score that is reported.
+        held_out: The data on which settings are chosen.
+        seconds: CPU seconds of a training on one core (the filter, measured on a common server CPU).
     """
 
     name: str
@@ -50,13 +50,13 @@ class Task:
     def config(
         self, method: str = "filter", *, seed: int = 0, validate: bool = False, epochs: int | None = None
     ) -> Config:
-        """One training of this task.
+        """Return the config of one training of this task.
 
         Args:
-            method: A name in zerocross.methods, taken at its own settings; or "real", the full-precision twin.
-            seed: Start and order.
-            validate: Evaluate on data held out of the training part, to choose settings; test data stay unread.
-            epochs: Other than the task's.
+            method: A name in zerocross.methods, with its own settings; or "real", the full-precision twin.
+            seed: Seed of initial weights and data order.
+            validate: Evaluate on held-out training data, to choose settings; test data is not read.
+            epochs: Number of epochs; None uses that of the task.
         """
         twin = method == "real"
         config = Config(
@@ -75,21 +75,23 @@ class Task:
         return config if epochs is None else with_epochs(config, epochs)
 
 
-def _series(set_name: str, epochs: int, batch_size: int, stem_stride: int, seconds: float) -> Task:
+def _series(
+    set_name: str, epochs: int, batch_size: int, stem_stride: int, seconds: float, train_size: int | None = None
+) -> Task:
     return Task(
         name=set_name,
         data="ucr",
         network="series_net",
         epochs=epochs,
         batch_size=batch_size,
-        data_options={"set": set_name},
+        data_options={"set": set_name} | ({} if train_size is None else {"train_size": train_size}),
         network_options={"width": 16, "stem_stride": stem_stride},
         real=dataclasses.replace(_ADAM, lr=1e-2),
         seconds=seconds,
     )
 
 
-# Eleven of the thirteen sets: Phoneme and Mallat have too few training series a class to hold some out.
+# Eleven of the thirteen sets: Phoneme and Mallat have too few training series per class to hold some out.
 _TASKS = (
     Task("digits", "digits", "digits_net", 20, 64, network_options={"width": 16}, seconds=4.0),
     Task("mnist", "mnist", "mnist_net", 8, 64, {"train_size": 10_000}, seconds=24.0),
@@ -99,23 +101,23 @@ _TASKS = (
     Task("hapt", "hapt", "series_net", 10, 64, network_options={"channels": 6, "width": 16, "stem_stride": 2},
          held_out="five of the training people", seconds=14.0),
     Task("imdb", "imdb", "text_mlp", 4, 256, alpha=1e-3, real=dataclasses.replace(_ADAM, lr=1e-3), seconds=10.6),
-    _series("Crop", 5, 64, 1, 5.5),
+    _series("Crop", 28, 64, 1, 6.0, train_size=2_400),
     _series("ECG5000", 40, 32, 2, 4.6),
-    _series("ElectricDevices", 4, 64, 2, 5.3),
+    _series("ElectricDevices", 36, 64, 2, 6.0, train_size=2_000),
     _series("FordA", 6, 64, 4, 5.6),
-    _series("InsectWingbeatSound", 80, 32, 4, 3.6),
+    _series("InsectWingbeatSound", 160, 32, 4, 4.6),
     _series("ItalyPowerDemand", 120, 16, 1, 2.4),
-    _series("NonInvasiveFetalECGThorax1", 10, 32, 8, 4.9),
+    _series("NonInvasiveFetalECGThorax1", 44, 64, 8, 6.5),
     _series("StarLightCurves", 16, 32, 8, 5.5),
-    _series("TwoPatterns", 16, 32, 2, 3.5),
-    _series("UWaveGestureLibraryAll", 18, 32, 8, 5.3),
-    _series("Wafer", 16, 32, 2, 3.9),
+    _series("TwoPatterns", 32, 32, 2, 4.3),
+    _series("UWaveGestureLibraryAll", 36, 32, 8, 6.4),
+    _series("Wafer", 32, 32, 2, 4.8),
 )  # fmt: skip
 
 TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _TASKS})
 
 
 def get(name: str) -> Task:
-    """The task of that name, or an error that lists the names."""
+    """Return the task with this name, or raise a ValueError that lists the names."""
     check_choice("task", name, TASKS)
     return TASKS[name]

@@ -1,16 +1,18 @@
-"""Tables of settings: a space's settings by a Sobol sequence, a few seeds each; searches are then read off the table.
+"""Tables of settings: a Sobol sequence over a space, with a few seeds per setting, from which searches are simulated.
 
-What random search finds after k trials is exact: the expectation over all draws of k settings without replacement. A
-search sees one seed; the quality of what it finds is the mean over the seeds that it did not see.
+The expected result of random search after k trials is exact: the mean over all draws of k settings without replacement.
+Bayesian search (suite/bayes.py) chooses among the settings of the table. A search sees one seed; the quality of the
+setting that it returns is the mean over the other seeds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 
 import numpy as np
+from scipy.special import gammaln
 from scipy.stats import qmc
 
 from zerocross.suite.table import Find, Settings, SuiteRun, suite_run
@@ -18,20 +20,25 @@ from zerocross.suite.tasks import Task
 from zerocross.tune.space import Parameter, SearchSpace, Value
 from zerocross.tune.spaces import SPACES as SEARCHED
 
-# name -> the space, with the method in its fixed settings, and the settings that are drawn: a power of two
-SPACES: Mapping[str, tuple[SearchSpace, int]] = MappingProxyType(
-    {"filter": (SEARCHED["filter"], 128), "latent": (SEARCHED["latent"], 128)}
+# space -> number of settings in its table, a power of two
+SPACES: Mapping[str, int] = MappingProxyType(
+    {"flip": 32, "filter": 128, "latent": 128, "latent-narrow": 128, "latent-wide": 128}
 )
 TRIALS = (1, 2, 5, 10, 25)
+POINTS = (0.5, 1.0, 2.0)
 _SOBOL_SEED = 8
 
 
+def shares_of(space: SearchSpace, count: int) -> np.ndarray:
+    """Return points of the unit cube, (count, parameters), from a scrambled Sobol sequence with a fixed seed."""
+    return qmc.Sobol(len(space.parameters), scramble=True, rng=_SOBOL_SEED).random(count)
+
+
 def settings_of(space: SearchSpace, count: int) -> list[Settings]:
-    """Settings of a space by a scrambled Sobol sequence of a fixed seed; numbers have four digits."""
-    shares = qmc.Sobol(len(space.parameters), scramble=True, rng=_SOBOL_SEED).random(count)
+    """Return the settings at these points; numbers are rounded to four digits."""
     return [
         {part.name: _value(part, float(share)) for part, share in zip(space.parameters, row, strict=True)}
-        for row in shares
+        for row in shares_of(space, count)
     ]
 
 
@@ -43,9 +50,19 @@ def _value(part: Parameter, share: float) -> Value:
     return float(f"{value:.4g}")
 
 
+def coordinates(space: SearchSpace, count: int) -> np.ndarray:
+    """Return the settings as inputs of a model: numbers in [0, 1], choices as equidistant points."""
+    shares = shares_of(space, count)
+    for column, part in enumerate(space.parameters):
+        if part.choices:
+            choices = len(part.choices)
+            shares[:, column] = np.floor(shares[:, column] * choices) / (choices - 1)
+    return shares
+
+
 def runs(task: Task, name: str, count: int, seeds: int) -> list[SuiteRun]:
-    """The trainings of a table, on held-out training data: setting by setting, seeds within."""
-    space, _ = SPACES[name]
+    """Return the trainings of a table, on held-out training data, by setting and then by seed."""
+    space = SEARCHED[name]
     method = str(space.fixed["method"])
     return [
         suite_run(task, method, f"settings:{name}", seed, settings, validate=True)
@@ -55,41 +72,56 @@ def runs(task: Task, name: str, count: int, seeds: int) -> list[SuiteRun]:
 
 
 def table_of(task: Task, name: str, count: int, seeds: int, find: Find) -> np.ndarray | None:
-    """The scores, settings by seeds; None if a run is missing."""
-    found = [find(run) for run in runs(task, name, count, seeds)]
-    scores = [result["score"] for result in found if result is not None]
-    return np.array(scores).reshape(count, seeds) if len(scores) == len(found) else None
+    """Return the scores, settings by seeds; None if a run is missing."""
+    results = [find(run) for run in runs(task, name, count, seeds)]
+    scores = [result["score"] for result in results if result is not None]
+    return np.array(scores).reshape(count, seeds) if len(scores) == len(results) else None
+
+
+def qualities(table: np.ndarray) -> np.ndarray:
+    """Return the mean over all other seeds, for each seed and setting: (seeds, settings).
+
+    Raises:
+        ValueError: If the table has fewer than two seeds.
+    """
+    seeds = table.shape[1]
+    if seeds < 2:
+        raise ValueError(
+            f"the table has {seeds} seed; at least 2 are needed, one for the search and one for its quality"
+        )
+    return (table.sum(axis=1) - table.T) / (seeds - 1)
 
 
 def random_search(table: np.ndarray) -> np.ndarray:
-    """Expected quality of what random search finds after 1, 2, ... n trials: exact, the mean over the seed it sees.
+    """Return the expected quality of random search after 1, 2, ... n trials, averaged over the seed that it sees.
 
     Args:
-        table: Settings by seeds, at least 2 seeds.
+        table: Scores, settings by seeds, at least 2 seeds.
     """
-    count, seeds = table.shape
-    if seeds < 2:
-        raise ValueError(f"the table has {seeds} seed; quality takes at least one more than a search sees")
-    curves = []
-    for seen in range(seeds):
-        quality = np.delete(table, seen, axis=1).mean(axis=1)
-        order = np.argsort(-table[:, seen], kind="stable")
-        # The setting of rank r is the best of k: k - 1 others come from the n - r worse ones.
-        curves.append(
-            [
-                sum(math.comb(count - 1 - r, k - 1) * quality[order[r]] for r in range(count)) / math.comb(count, k)
-                for k in range(1, count + 1)
-            ]
-        )
-    return np.mean(curves, axis=0)
+    order = np.argsort(-table.T, axis=1, kind="stable")
+    return np.take_along_axis(qualities(table), order, axis=1).mean(axis=0) @ _chances(len(table))
+
+
+@cache
+def _chances(count: int) -> np.ndarray:
+    """Return [r, k - 1]: the probability that rank r is the best of k settings, the others being worse."""
+    rank, k = np.arange(count)[:, None], np.arange(1, count + 1)[None, :]
+    worse = count - 1 - rank
+    possible = worse >= k - 1
+    log = _log_binomial(np.where(possible, worse, k - 1), k - 1) - _log_binomial(np.full_like(k, count), k)
+    return np.where(possible, np.exp(log), 0.0)
+
+
+def _log_binomial(n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
 
 
 def regret(curve: np.ndarray, best: float, trials: Sequence[int] = TRIALS) -> dict[int, float]:
-    """Points below `best` after some numbers of trials."""
+    """Return the difference to `best`, in points, after given numbers of trials."""
     return {k: best - float(curve[k - 1]) for k in trials if k <= len(curve)}
 
 
 def trials_to(curve: np.ndarray, best: float, points: float) -> int | None:
-    """Trials until the expected quality is within some points of `best`; None if it never is."""
-    near = [k for k, quality in enumerate(curve, 1) if quality >= best - points]
-    return near[0] if near else None
+    """Return the number of trials until the expected quality is within `points` of `best`; None if it never is."""
+    near = np.flatnonzero(curve >= best - points - 1e-9)  # probabilities are rounded
+    return int(near[0]) + 1 if len(near) else None

@@ -1,37 +1,52 @@
-"""Which unit of the flip rate means the same in short and long runs, with small and large batches?
+"""Find the unit of the flip rate whose best value depends least on the length of a run and the batch size.
 
-Trains method `flip` over flip rates, lengths and batch sizes on data held out of the training part. For each cell
-(task, length, batch size) it finds the best rate, and writes it in three units. The right unit is the one in which the
-best values of all cells are the closest together.
+Method `flip` is trained over flip rates, lengths and batch sizes, and evaluated on held-out training data. For each
+cell (task, length, batch size) the best rate is converted to three units. The right unit is the one in which the best
+values of all cells agree most closely.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from zerocross import files, train
 from zerocross.filters.flips import alpha_for_flips
-from zerocross.suite.tasks import get
+from zerocross.suite.table import Find, SuiteRun, suite_run
+from zerocross.suite.tasks import Task
 from zerocross.train.variants import with_epochs
 
+METHOD = "flip"
 RATES = (2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2)
 GAMMA = 0.1
-COSINE_MEAN = 0.5  # of the schedule, over a run
+COSINE_MEAN = 0.5  # mean of the schedule over a run
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting of a run, apart from its flip rate and seed."""
+    """The settings of a run, except its flip rate and seed.
 
-    task: str
-    updates: int
+    Args:
+        task: The task.
+        length: Epochs, as a multiple of those of the task.
+        batch_size: Samples per update.
+    """
+
+    task: Task
+    length: float
     batch_size: int
+
+    def run(self, rate: float, seed: int) -> SuiteRun:
+        """Return one training with a flip rate."""
+        if not self.length > 0 or self.batch_size < 1:
+            raise ValueError(f"length is {self.length:g} and batch size {self.batch_size}; both must be positive")
+        settings = {"optimizer.flip_rate": rate, "optimizer.gamma": GAMMA, "batch_size": self.batch_size}
+        run = suite_run(self.task, METHOD, "units", seed, settings, validate=True)
+        epochs = max(1, round(self.length * self.task.epochs))
+        return dataclasses.replace(run, config=with_epochs(run.config, epochs), settings={**settings, "epochs": epochs})
 
 
 UNITS = {
@@ -41,88 +56,44 @@ UNITS = {
 }
 
 
-def measure(
-    cells: Sequence[Cell], out: Path, data_dir: str | Path | None, rates: Sequence[float] = RATES, seeds: int = 1
-) -> Iterator[dict[str, Any]]:
-    """Train what is not in the file yet, and yield each run as it ends; the file is written whole after each.
+def runs(cells: Sequence[Cell], seeds: int, rates: Sequence[float] = RATES) -> list[SuiteRun]:
+    """Return all trainings of the cells."""
+    return [cell.run(rate, seed) for cell in cells for seed in range(seeds) for rate in rates]
+
+
+def best(cells: Sequence[Cell], seeds: int, find: Find, by: str = "loss") -> list[dict[str, Any]]:
+    """Return the best flip rate of each cell whose runs are all finished, in every unit.
 
     Args:
-        cells: What to train.
-        out: A JSON file of runs, continued where it exists.
-        data_dir: Where the datasets are.
-        rates: Flip rates.
-        seeds: How many, of each.
+        cells: The cells.
+        seeds: Number of seeds per rate.
+        find: Returns the result of a run, or None.
+        by: The value to compare: the mean "loss" or "score" on held-out data.
     """
-    runs = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else []
-    done = {(r["task"], r["updates_requested"], r["batch_size"], r["flip_rate"], r["seed"]) for r in runs}
-    for cell in cells:
-        for seed in range(seeds):
-            for rate in rates:
-                if (*dataclasses.astuple(cell), rate, seed) not in done:
-                    runs.append(_run(cell, rate, seed, data_dir))
-                    files.write_text(out, json.dumps({"runs": runs}, indent=0) + "\n")
-                    yield runs[-1]
-
-
-def _run(cell: Cell, rate: float, seed: int, data_dir: str | Path | None) -> dict[str, Any]:
-    task = get(cell.task)
-    config = task.config("flip", seed=seed, validate=True)
-    config = dataclasses.replace(
-        config, batch_size=cell.batch_size, optimizer={**config.optimizer, "flip_rate": rate, "gamma": GAMMA}
-    )
-    dataset = train.load_data(config, train.Placement(data_dir=None if data_dir is None else str(data_dir)))
-    per_epoch = len(dataset.train_batches(cell.batch_size, seed=seed))
-    config = with_epochs(config, max(1, round(cell.updates / per_epoch)))
-    scores = train.fit(config, dataset, show=False).scores
-    return {
-        "task": cell.task,
-        "updates_requested": cell.updates,
-        "updates": int(scores["update"]),
-        "batch_size": cell.batch_size,
-        "flip_rate": rate,
-        "seed": seed,
-        "top1": round(scores["top1"], 3),
-        "loss": round(scores["loss"], 5),
-        "held_out": int(scores["count"]),
-    }
-
-
-def best(runs: Sequence[Mapping[str, Any]], by: str = "loss") -> list[dict[str, Any]]:
-    """The best flip rate of each cell, by the mean "loss" or "top1" of held-out data, in every unit.
-
-    Args:
-        runs: See measure(); cells with fewer than three rates are left out.
-        by: What is compared.
-    """
-    if by not in {"loss", "top1"}:
-        raise ValueError(f"by is {by!r}; it must be 'loss' or 'top1'")
-    cells: dict[tuple[str, int, int], dict[float, list[Mapping[str, Any]]]] = {}
-    for run in runs:
-        key = (run["task"], run["updates_requested"], run["batch_size"])
-        cells.setdefault(key, {}).setdefault(run["flip_rate"], []).append(run)
+    if by not in {"loss", "score"}:
+        raise ValueError(f"by is {by!r}; it must be 'loss' or 'score'")
     rows = []
-    for (task, _, batch_size), of_rate in sorted(cells.items()):
-        if len(of_rate) < 3:
+    for cell in cells:
+        results = {rate: [find(cell.run(rate, seed)) for seed in range(seeds)] for rate in RATES}
+        if any(result is None or by not in result for group in results.values() for result in group):
             continue
-        mean = {rate: sum(r[by] for r in group) / len(group) for rate, group in of_rate.items()}
-        rate = min(mean, key=lambda r: mean[r] if by == "loss" else -mean[r])
-        updates = next(iter(of_rate.values()))[0]["updates"]
+        mean = {rate: statistics.fmean(r[by] for r in group if r is not None) for rate, group in results.items()}
+        rate = min(mean, key=lambda each: mean[each] if by == "loss" else -mean[each])
+        updates = next(r["updates"] for r in results[rate] if r is not None)
         units = {unit: value(rate, updates) for unit, value in UNITS.items()}
-        edge = rate in (min(mean), max(mean))
-        rows.append({"task": task, "updates": updates, "batch_size": batch_size, "edge": edge, **units})
+        edge = rate in (min(RATES), max(RATES))
+        rows.append({"task": cell.task.name, "updates": updates, "batch_size": cell.batch_size, "edge": edge, **units})
     return rows
 
 
 def spread(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The standard deviation of the best values of all cells, in factors of two of the flip rate, by unit.
+    """Return the standard deviation of the best values of all cells, in factors of two of the flip rate, by unit.
 
-    Memory goes with the square of the rate, and counts half.
+    Memory is proportional to the inverse square of the rate, so that its logarithm counts half.
     """
     if len(rows) < 2:
-        raise ValueError(f"a spread takes at least two cells, there are {len(rows)}")
-    result = {}
-    for unit in UNITS:
-        logs = [math.log2(row[unit]) * (0.5 if unit.startswith("memory") else 1.0) for row in rows]
-        mean = sum(logs) / len(logs)
-        result[unit] = math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1))
-    return result
+        raise ValueError(f"a spread needs at least two cells, not {len(rows)}")
+    return {
+        unit: statistics.stdev(math.log2(row[unit]) * (0.5 if unit.startswith("memory") else 1.0) for row in rows)
+        for unit in UNITS
+    }

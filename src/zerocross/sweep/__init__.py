@@ -1,1 +1,1 @@
-"""Many trainings and searches: each kept by the hash of what decides it, run on this machine or on a cluster."""
+"""Many trainings and searches: cached by a hash of their settings, run on this machine or on a cluster."""

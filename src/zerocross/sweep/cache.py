@@ -1,6 +1,6 @@
-"""Where jobs are kept: an unfinished one as a folder; a finished one as one JSON file named by its key.
+"""The cache of jobs: a folder for each unfinished job, a JSON file named by its key for each finished one.
 
-Short jobs share a file instead, with a line each (see Kind.file).
+Short jobs share a file, one line per job (see Kind.file).
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from zerocross.sweep import lines
 from zerocross.sweep.job import Job, Result
 from zerocross.train.folder import read_json
 
-_POLL = 1.0  # seconds between two attempts to get a lock that another process holds
+_POLL = 1.0  # seconds between two attempts to acquire a lock that another process holds
 
 
 @dataclass(frozen=True)
 class RunCache:
-    """Finished jobs by content hash, and the folders of unfinished ones. Many processes may share both.
+    """Finished jobs by content hash, and the folders of unfinished jobs. Many processes may share one cache.
 
     Args:
-        results: results/KEY.json: finished jobs; or a line of results/FILE, for kinds whose jobs share files.
-        work: work/KEY/: what unfinished ones have saved; work/KEY.lock is held by the process that does the job.
-        keep: Keep the folder of a finished job (weights and metrics of a training), too.
+        results: Folder of finished jobs: results/KEY.json, or a line of results/FILE for kinds whose jobs share files.
+        work: Folder of unfinished jobs: work/KEY/ holds their checkpoints, and the process that runs a job holds
+            work/KEY.lock.
+        keep: Also keep the folder of a finished job (weights and metrics of a training).
     """
 
     results: Path
@@ -37,24 +38,24 @@ class RunCache:
     keep: bool = False
 
     def path(self, key: str) -> Path:
-        """The file of a finished job."""
+        """Return the path of a finished job's file."""
         return self.results / f"{key}.json"
 
     def folder(self, key: str) -> Path:
-        """The folder of an unfinished job."""
+        """Return the path of an unfinished job's folder."""
         return self.work / key
 
     def find(self, job: Job) -> Result | None:
-        """The result of a job, or None if it is not finished.
+        """Return the result of a job, or None if the job is not finished.
 
         Raises:
-            ValueError: if the file is damaged, or holds another job's result.
+            ValueError: if the file is damaged, or holds the result of another job.
         """
         if job.kind.members is not None:
             results = [self.find(member) for member in job.kind.members(job)]
             members = [result for result in results if result is not None]
-            whole = len(members) == len(results)
-            return {"members": members, "seconds": sum(each["seconds"] for each in members)} if whole else None
+            complete = len(members) == len(results)
+            return {"members": members, "seconds": sum(member["seconds"] for member in members)} if complete else None
         if job.kind.file is not None:
             path = self.results / job.kind.file(job)
             result = lines.read(path).get(job.key)
@@ -67,15 +68,13 @@ class RunCache:
             if missing := [name for name in job.kind.parts if name not in result]:
                 raise ValueError(f"it has no {', '.join(missing)}")
             job.kind.check(job, result)
-        except (ValueError, TypeError, KeyError) as wrong:
-            what = "it" if job.kind.file is None else f"the line of {job.key}"
-            raise ValueError(
-                f"{path} is damaged: {wrong}; remove {what} to have this {job.kind.noun} made again"
-            ) from None
+        except (ValueError, TypeError, KeyError) as error:
+            damaged = "the file" if job.kind.file is None else f"the line of {job.key}"
+            raise ValueError(f"{path} is damaged: {error}; remove {damaged} to repeat this {job.kind.noun}") from None
         return result
 
     def holds(self, job: Job) -> bool:
-        """Whether there is a result of a job, without a look into its own file."""
+        """Return True if the cache has a result of a job. Does not open the job's own file."""
         if job.kind.members is None and job.kind.file is None:
             return self.path(job.key).exists()
         return self.find(job) is not None
@@ -88,13 +87,15 @@ class RunCache:
         say: Callable[[str], None] = print,
         stopping: Callable[[], bool] = lambda: False,
     ) -> Result:
-        """Do a job, resuming what an earlier attempt has saved, and keep its result; or return the one that is there.
+        """Return the cached result of a job; without one, run the job and cache its result.
+
+        Resumes from the checkpoint of an earlier attempt, if there is one.
 
         Args:
-            job: Which.
-            show: Progress of the job itself.
-            say: Told once if another process holds the job, which is then waited for.
-            stopping: Asked while waiting; True gives up by SystemExit.
+            job: The job to run.
+            show: Show the progress of the job.
+            say: Called once with a message if another process holds the job; this call then waits for that process.
+            stopping: Polled while waiting; raises SystemExit once it returns True.
         """
         if job.kind.members is not None:
             return self._finish_each(job, job.kind.members(job), say, stopping)
@@ -113,7 +114,7 @@ class RunCache:
     def _finish_each(
         self, batch: Job, members: Sequence[Job], say: Callable[[str], None], stopping: Callable[[], bool]
     ) -> Result:
-        """Finish the members of a batch; one that fails does not stop the others."""
+        """Finish the members of a batch; a failing member does not stop the others."""
         failed, results = [], []
         for member in members:
             if stopping():
@@ -129,14 +130,14 @@ class RunCache:
 
     @contextmanager
     def _lock(self, job: Job, say: Callable[[str], None], stopping: Callable[[], bool]) -> Iterator[None]:
-        """Hold a job; the operating system frees the lock of a process that was killed."""
+        """Hold the lock of a job; the operating system releases the lock of a killed process."""
         self.work.mkdir(parents=True, exist_ok=True)
         folder = self.folder(job.key)
         lock = FileLock(folder.with_suffix(".lock"))
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            say(f"another process is at this {job.kind.noun}, in {folder}: waiting for it")
+            say(f"another process is working on this {job.kind.noun} in {folder}: waiting for it")
             while not lock.is_locked:
                 try:
                     lock.acquire(timeout=_POLL)

@@ -1,4 +1,4 @@
-"""Do many jobs: what the cache holds is read, the rest is done here, in processes of this machine, or on a cluster."""
+"""Run many jobs: read finished ones from the cache, run the rest here, in local processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from zerocross.sweep.execution import Execution
 from zerocross.sweep.job import Job, Result, failure
 from zerocross.sweep.progress import Progress
 
-ATTEMPTS = 3  # of a job whose process ends without a word: killed, or cancelled, or its node is gone
-_POLL = 0.2  # seconds between two looks at jobs in other processes
+ATTEMPTS = 3  # for a job whose process ends without a result: it was killed or cancelled, or its node failed
+_POLL = 0.2  # seconds between two polls of jobs in other processes
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error
-    """Jobs that were told to stop and have saved themselves, or that go on on a cluster.
+    """Raised when jobs are stopped: local jobs have saved a checkpoint, cluster jobs keep running.
 
     Attributes:
         exit_code: 128 + the signal: 130 for SIGINT, 143 for SIGTERM.
     """
 
-    def __init__(self, number: int, what: str) -> None:
-        super().__init__(f"{what}; the same command continues from there")
+    def __init__(self, number: int, status: str) -> None:
+        super().__init__(f"{status}; run the same command again to continue")
         self.exit_code = 128 + number
 
 
 def run_jobs(
     jobs: Sequence[Job], cache: RunCache, execution: Execution | None = None, *, show: bool = True
 ) -> list[Result]:
-    """The results of all jobs, in their order.
+    """Return the results of all jobs, in their order.
 
-    Each result is kept as soon as it is there, and read from there the next time. A job that fails has a "failed" with
-    the reason in place of a result, which is not kept, and does not stop the others.
+    Each result is cached as soon as its job finishes, and the next call reads it from the cache. A failing job does not
+    stop the others; in place of its result it returns a dict with the reason under "failed", which is not cached.
 
     Args:
-        jobs: All of one kind. Those with equal keys are done once.
-        cache: Where results are kept.
-        execution: How many at a time, and where; by default one, in this process.
-        show: Progress on the terminal.
+        jobs: Jobs of one kind. Jobs with equal keys run once.
+        cache: The cache of results.
+        execution: How many jobs run at a time, and where; by default one, in this process.
+        show: Show progress on the terminal.
 
     Raises:
-        Interrupted: on SIGINT or SIGTERM. What was under way on this machine has saved itself; what is on a cluster
-            keeps running there. The same call continues from there.
+        Interrupted: on SIGINT or SIGTERM. Local jobs save a checkpoint first; cluster jobs keep running. The same call
+            continues from there.
     """
     execution = execution or Execution()
     wanted = {job.key: job for job in jobs}
     outcomes = {key: result for key, job in wanted.items() if (result := cache.find(job)) is not None}
     todo = [job for key, job in wanted.items() if key not in outcomes]
-    found = [(wanted[key], result) for key, result in outcomes.items()]
+    finished = [(wanted[key], result) for key, result in outcomes.items()]
     parallel = max(1, min(execution.parallel, len(todo)))
     noun = jobs[0].kind.noun if jobs else "run"
-    progress = Progress(todo, found, cache.results, parallel=parallel, noun=noun, show=show)
+    progress = Progress(todo, finished, cache.results, parallel=parallel, noun=noun, show=show)
     if not todo:
         return [outcomes[job.key] for job in jobs]
     here = execution.cluster == "local" and parallel == 1
@@ -66,18 +66,18 @@ def run_jobs(
 
 
 def _one_by_one(todo: Sequence[Job], cache: RunCache, progress: Progress) -> dict[str, Result]:
-    """Do jobs in this process, on all its threads."""
+    """Run jobs in this process, on all its threads."""
     outcomes = {}
     for job in todo:
         progress.begin(job)
         try:
             with stoppable():
                 outcome = cache.finish(job, show=progress.show, say=progress.say)
-        except train.RunError as failed:
-            outcome = failure(job, str(failed))
+        except train.RunError as error:
+            outcome = failure(job, str(error))
         except train.Stopped as stopped:
             raise Interrupted(stopped.exit_code - 128, f"{stopped}, {progress.standing()}") from stopped
-        except (KeyboardInterrupt, SystemExit) as stopped:  # while data are read, for one, or in a search
+        except (KeyboardInterrupt, SystemExit) as stopped:  # for example while data are read, or in a search
             number = int(stopped.code or 128) - 128 if isinstance(stopped, SystemExit) else signal.SIGINT
             raise Interrupted(number, f"stopped, {progress.standing()}") from stopped
         outcomes[job.key] = outcome
@@ -86,7 +86,7 @@ def _one_by_one(todo: Sequence[Job], cache: RunCache, progress: Progress) -> dic
 
 
 def _elsewhere(todo: Sequence[Job], cache: RunCache, execution: Execution, progress: Progress) -> dict[str, Result]:
-    """Do jobs in other processes: submit what there is room for, and watch the shared folder for results."""
+    """Run jobs in other processes: submit as many as the pool takes, and watch the shared folder for results."""
     from zerocross.sweep.handle import Handle
     from zerocross.sweep.pools import pool_for
 
@@ -110,7 +110,7 @@ def _elsewhere(todo: Sequence[Job], cache: RunCache, execution: Execution, progr
                         attempts[handle.job.key] += 1
                         outcome = _outcome(handle, cache)
                         if outcome is None and attempts[handle.job.key] < ATTEMPTS:
-                            progress.relay(handle.job, "ended without a result; it is done again from its last save")
+                            progress.relay(handle.job, "ended without a result; it resumes from its last checkpoint")
                             handle.tidy(keep_log=False)
                             waiting.append(handle.job)
                             continue
@@ -120,8 +120,8 @@ def _elsewhere(todo: Sequence[Job], cache: RunCache, execution: Execution, progr
                     if running:
                         time.sleep(_POLL)
         except SystemExit as stopped:
-            left = pool.stop(running)
-            raise Interrupted(int(stopped.code or 128) - 128, f"{left}, {progress.standing()}") from None
+            status = pool.stop(running)
+            raise Interrupted(int(stopped.code or 128) - 128, f"{status}, {progress.standing()}") from None
         except BaseException:
             pool.stop(running)
             raise
@@ -129,7 +129,7 @@ def _elsewhere(todo: Sequence[Job], cache: RunCache, execution: Execution, progr
 
 
 def _outcome(handle: Any, cache: RunCache) -> Result | None:
-    """What came of a job: its result, its failure, an error to raise here; None if it ended without a word."""
+    """Return the result or the failure of an ended job, or None if its process left neither; raise its error here."""
     if (result := cache.find(handle.job)) is not None:
         return result
     answer = handle.answer()
@@ -138,20 +138,20 @@ def _outcome(handle: Any, cache: RunCache) -> Result | None:
     if "os_error" in answer:
         raise OSError(*answer["os_error"])
     if "broke" in answer:
-        raise RuntimeError(f"the process of {handle.job.label} ({handle.job.key}) broke:\n{answer['broke']}")
+        raise RuntimeError(f"the process of {handle.job.label} ({handle.job.key}) raised:\n{answer['broke']}")
     return failure(handle.job, answer["failed"]) if "failed" in answer else None
 
 
 def _lost(handle: Any) -> str:
     tail = "; ".join(handle.tail(3)) or "nothing"
-    return f"its process ended {ATTEMPTS} times without a result (killed, or out of memory?); it last said: {tail}"
+    return f"its process ended {ATTEMPTS} times without a result (killed, or out of memory?); its last output: {tail}"
 
 
 @contextmanager
 def stoppable(*numbers: int) -> Iterator[None]:
-    """Have signals (by default SIGTERM) raise SystemExit(128 + number); afterwards they are obeyed as before.
+    """Make signals (by default SIGTERM) raise SystemExit(128 + number) within this context.
 
-    Only the main thread receives signals; in any other this does nothing.
+    Only the main thread receives signals; in any other thread this does nothing.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Where jobs are executed: on this machine, or on a Slurm cluster, with what that takes."""
+"""Where jobs run: on this machine, or on a Slurm cluster with its options."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 @dataclass(frozen=True)
 class Execution:
-    """How many jobs at a time, and where.
+    """How many jobs run at a time, and where.
 
     Args:
-        jobs: Jobs at a time on this machine, at least 1. One is done in this process, on all its threads; more take a
-            process and a share of the threads (and one of the GPUs) each.
-        cluster: "local": this machine. "slurm": one Slurm job for each, submitted as one array.
-        partition: Slurm's; None takes the cluster's default.
-        gpus: GPUs of each Slurm job; 0 or 1, since a run takes one device.
-        cpus: Cores of each Slurm job, at least 1: the threads that it computes on.
-        time: Minutes after which Slurm ends a job, at least 5. A job saves two minutes before, and is requeued.
-        array: Slurm jobs that run at the same time, at most; at least 1.
-        slurm: Further options of sbatch by name ("account", "qos", "mem", ...).
-        setup: Shell commands that a Slurm job runs first ("module load ...").
+        jobs: Number of jobs at a time on this machine, at least 1. A single job runs in this process, on all its
+            threads; several jobs run in one process each, with an equal share of the threads and one of the GPUs.
+        cluster: "local" for this machine; "slurm" for one Slurm job per job, submitted as an array.
+        partition: The Slurm partition; None uses the cluster's default.
+        gpus: GPUs per Slurm job: 0 or 1, since a run uses one device.
+        cpus: Cores per Slurm job, at least 1; a job computes on as many threads.
+        time: Time limit of a Slurm job in minutes, at least 5. A job saves a checkpoint two minutes before the limit,
+            and is requeued.
+        array: Maximum number of Slurm jobs that run at the same time, at least 1.
+        slurm: Further sbatch options by name ("account", "qos", "mem", ...).
+        setup: Shell commands that each Slurm job runs first ("module load ...").
     """
 
     jobs: int = 1
@@ -49,26 +50,26 @@ class Execution:
             if (value := getattr(self, name)) < least:
                 raise ValueError(f"{name} is {value}; it must be at least {least}")
         if self.gpus > 1:
-            raise ValueError(f"gpus is {self.gpus}; many runs take one device each: 0 or 1 (raise array instead)")
+            raise ValueError(f"gpus is {self.gpus}; a run uses one device, so it must be 0 or 1 (raise array instead)")
         if self.cluster == "slurm" and self.jobs > 1:
             raise ValueError(f"jobs is {self.jobs}, which is for this machine; on a cluster set array instead")
 
     @property
     def parallel(self) -> int:
-        """Jobs at a time."""
+        """Number of jobs at a time."""
         return self.array if self.cluster == "slurm" else self.jobs
 
 
 def minutes(text: str) -> int:
-    """A time limit as Slurm writes it ("90", "12:00:00", "2-00:00:00") in minutes, rounded up.
+    """Convert a time limit in Slurm's notation ("90", "12:00:00", "2-00:00:00") to minutes, rounded up.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if the text is not a time limit.
     """
-    found = _CLOCK.fullmatch(text.strip())
-    if found is None:
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"time is {text!r}; write minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
-    days, first, second, third = (None if part is None else int(part) for part in found.groups())
+    days, first, second, third = (None if part is None else int(part) for part in match.groups())
     if days is not None:  # D-H[:M[:S]]
         seconds = ((days * 24 + (first or 0)) * 60 + (second or 0)) * 60 + (third or 0)
     elif third is not None:  # H:M:S
@@ -79,7 +80,7 @@ def minutes(text: str) -> int:
 
 
 def from_file(path: Path, **given: Any) -> Execution:
-    """The Execution of a TOML file, such as
+    """Read an Execution from a TOML file, such as
 
         cluster = "slurm"
         partition = "gpu"
@@ -91,15 +92,15 @@ def from_file(path: Path, **given: Any) -> Execution:
 
     Args:
         path: The file.
-        given: Fields that were set elsewhere, and that replace the file's.
+        given: Fields that override those of the file.
 
     Raises:
-        ValueError: if it holds anything else; it names the field.
+        ValueError: if the file has an unknown field or a wrong value; the message names the field.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as wrong:
-        raise ValueError(f"{path} is not a TOML file: {wrong}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not a TOML file: {error}") from None
     values = {**values, **given}
     types = {each.name: each for each in dataclasses.fields(Execution)}
     for name, value in values.items():
@@ -114,6 +115,6 @@ def from_file(path: Path, **given: Any) -> Execution:
             if not isinstance(value, dict):
                 raise ValueError(f"{path}: slurm must be a table of sbatch options, [slurm]")
         elif not isinstance(value, str if name in {"cluster", "partition"} else int) or isinstance(value, bool):
-            wanted = "text" if name in {"cluster", "partition"} else "a whole number"
-            raise ValueError(f"{path}: {name} is {value!r}; it must be {wanted}")
+            expected = "text" if name in {"cluster", "partition"} else "a whole number"
+            raise ValueError(f"{path}: {name} is {value!r}; it must be {expected}")
     return Execution(**values)

@@ -1,7 +1,7 @@
-"""A job in another process: its log, its answer, and what it was asked for.
+"""A job in another process: its log, its answer, and the request that started it.
 
-submitit pickles the name of a function and plain JSON for it. Nothing pickled is read back: a job leaves its result in
-the cache, or an answer beside its log, both as JSON.
+submitit pickles the name of a function and its plain-JSON argument. Nothing pickled is read back: a job writes its
+result to the cache, or an answer beside its log, both as JSON.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Handle:
     """A job in another process.
 
     Args:
-        job: Which.
-        id: submitit's: of a process, or of a Slurm job.
-        folder: Where its log and its answer are.
-        process: submitit's job, of a local process.
-        slot: Which of the local processes it is.
+        job: The job.
+        id: submitit's ID of the process or of the Slurm job.
+        folder: Folder of its log and its answer.
+        process: submitit's job object, for a local process.
+        slot: Index among the local processes.
     """
 
     job: Job
@@ -35,50 +35,50 @@ class Handle:
     folder: Path
     process: Any = None
     slot: int = 0
-    begun: bool = False
-    gone: float | None = None  # when it was first seen to have left the queue
+    started: bool = False
+    gone: float | None = None  # when the job was first missing from the queue
     _read: int = 0
 
     @property
     def log(self) -> Path:
-        """What it has said."""
+        """The path of its log."""
         return self.folder / f"{self.id}_0_log.out"
 
     def relay(self, progress: Progress) -> None:
-        """Pass on what it has said since the last time."""
+        """Show the lines of its log that are new since the last call."""
         if not self.log.exists():
             return
-        if not self.begun:
-            self.begun = True
+        if not self.started:
+            self.started = True
             progress.begin(self.job)
         with self.log.open("rb") as file:
             file.seek(self._read)
             new = file.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in _own(whole):
+        complete = new[: new.rfind(b"\n") + 1]
+        self._read += len(complete)
+        for line in _lines(complete):
             progress.relay(self.job, line)
 
     def tail(self, count: int) -> list[str]:
-        """The last lines that it has said."""
-        return _own(self.log.read_bytes())[-count:] if self.log.exists() else []
+        """Return the last lines of its log."""
+        return _lines(self.log.read_bytes())[-count:] if self.log.exists() else []
 
     def answer(self) -> dict[str, Any]:
-        """What it has said of its end; empty if it was killed."""
+        """Return its answer (see worker.py); empty if the process was killed."""
         path = answer_path(self.folder, self.job.key)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     def tidy(self, *, keep_log: bool) -> None:
-        """Remove its files; the log of a job that failed stays."""
+        """Remove its files, except the log with keep_log."""
         for path in (*self.folder.glob(f"{self.id}_*"), *self.folder.glob(f"{self.job.key}.*")):
             if not (keep_log and path == self.log):
                 path.unlink(missing_ok=True)
-        with suppress(OSError):  # others are in there
+        with suppress(OSError):  # it holds files of other jobs
             self.folder.rmdir()
 
 
 def request(job: Job, cache: RunCache, folder: Path, progress: Progress) -> dict[str, Any]:
-    """All that a process needs to do a job, as plain JSON; an answer of an earlier attempt goes."""
+    """Return all that a process needs to run a job, as plain JSON. Removes the answer of an earlier attempt."""
     answer_path(folder, job.key).unlink(missing_ok=True)
     return {
         "job": job.to_dict(),
@@ -90,7 +90,7 @@ def request(job: Job, cache: RunCache, folder: Path, progress: Progress) -> dict
     }
 
 
-def _own(text: bytes) -> list[str]:
-    """The lines of a log without submitit's own."""
+def _lines(text: bytes) -> list[str]:
+    """Return the lines of a log, without those of submitit."""
     lines = text.decode(errors="replace").splitlines()
     return [line.rstrip() for line in lines if line.strip() and not line.startswith("submitit ")]

@@ -1,4 +1,4 @@
-"""The kinds of jobs by name, so that another process can do one from plain JSON."""
+"""The kinds of jobs by name, so that another process can run a job from plain JSON."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ KINDS = {kind.name: kind for kind in (trainings.KIND, searches.KIND, short.KIND,
 
 
 def job_from(values: Mapping[str, Any]) -> Job:
-    """The Job of Job.to_dict()."""
+    """Return the Job of a dict from Job.to_dict()."""
     return Job(values["key"], KINDS[values["kind"]], values["label"], values["payload"])

@@ -1,4 +1,4 @@
-"""Results that share a file: JSON lines, sorted, one short line per result. Many processes may add to one file."""
+"""Results that share a file of sorted JSON lines, one short line per result. Many processes may add to one file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from filelock import FileLock
 
 from zerocross.files import write_text
 
-LIMIT = 1024  # bytes of a line: thousands of them stay a few MB, and a reader can read them
+LIMIT = 1024  # bytes per line: thousands of lines take a few MB and stay readable
 
 
 def read(path: Path) -> Mapping[str, dict[str, Any]]:
-    """The lines of a file by their "hash"; none if there is no file.
+    """Return the lines of a file by their "hash"; empty if the file does not exist.
 
     Raises:
-        ValueError: if a line is damaged, naming it.
+        ValueError: if a line is damaged; the message names the line.
     """
     try:
         state = path.stat()
@@ -30,7 +30,7 @@ def read(path: Path) -> Mapping[str, dict[str, Any]]:
 
 @functools.lru_cache(maxsize=64)
 def _read(path: Path, *state: int) -> Mapping[str, dict[str, Any]]:
-    """Read a file once for each state that it is in."""
+    """Read a file; the cache reads it again only if the state of the file has changed."""
     del state
     lines = {}
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -39,14 +39,14 @@ def _read(path: Path, *state: int) -> Mapping[str, dict[str, Any]]:
             lines[line["hash"]] = line
         except (ValueError, TypeError, KeyError):
             raise ValueError(
-                f"{path}, line {number} is damaged: it is not a JSON object with a hash; remove the line to have "
-                "this run made again"
+                f"{path}, line {number} is damaged: it is not a JSON object with a hash; remove the line to repeat "
+                "this run"
             ) from None
     return lines
 
 
 def add(path: Path, line: Mapping[str, Any]) -> None:
-    """Add a line, or replace the one with its hash; the file is written whole, and locked against other processes.
+    """Add a line, or replace the line with the same hash. Writes the file atomically, under a lock.
 
     Raises:
         ValueError: if the line is too long.
@@ -57,7 +57,7 @@ def add(path: Path, line: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")):
         lines = {**read(path), line["hash"]: line}
-        write_text(path, "".join(sorted(_text(each) + "\n" for each in lines.values())))
+        write_text(path, "".join(sorted(_text(line) + "\n" for line in lines.values())))
 
 
 def _text(line: Mapping[str, Any]) -> str:

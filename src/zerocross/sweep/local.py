@@ -1,4 +1,4 @@
-"""Jobs in processes of this machine."""
+"""Run jobs in local processes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FOREVER = 60 * 24 * 365 * 10  # minutes: local processes have no time limit
 
 
 class LocalPool:
-    """Processes of this machine, each with its share of the threads, and one of the GPUs where there are some.
+    """Local processes, each with an equal share of the threads and, if there are any, one of the GPUs.
 
-    They end with this process: each waits for a lock that it holds, and saves and stops once it can have it.
+    They end with this process, which holds a lock: a worker that acquires the lock saves a checkpoint and stops.
     """
 
     def __init__(self, jobs: int, cache: RunCache, progress: Progress, folder: Path) -> None:
@@ -45,20 +45,20 @@ class LocalPool:
     def __exit__(self, *error: object) -> None:
         self._held.release()
         Path(self._held.lock_file).unlink(missing_ok=True)
-        with suppress(OSError):  # logs of failed jobs are in there
+        with suppress(OSError):  # it holds logs of failed jobs
             self.folder.rmdir()
 
     def adopt(self, todo: Sequence[Job]) -> list[Handle]:
-        """None: local processes end with the command that started them."""
+        """Return an empty list: local processes end with the command that started them."""
         del todo
         return []
 
     def room(self, running: int) -> int:
-        """As many as there are free slots."""
+        """Return the number of free slots."""
         return self.jobs - running
 
     def submit(self, jobs: Sequence[Job]) -> list[Handle]:
-        """Start a process for each."""
+        """Start one process per job."""
         import submitit
 
         handles = []
@@ -69,20 +69,20 @@ class LocalPool:
             executor.update_parameters(
                 timeout_min=_FOREVER, gpus_per_node=len(gpus), visible_gpus=gpus, stderr_to_stdout=True
             )
-            asked = request(job, self.cache, self.folder, self.progress)
+            message = request(job, self.cache, self.folder, self.progress)
             with _interrupts_held(), _environment(OMP_NUM_THREADS=str(self.threads)):
-                started = executor.submit(run_job, {**asked, "while_held": str(self._held.lock_file)})
+                started = executor.submit(run_job, {**message, "while_held": str(self._held.lock_file)})
             handles.append(Handle(job, started.job_id, self.folder, started, slot))
         return handles
 
     def ended(self, running: Sequence[Handle]) -> list[Handle]:
-        """Those whose process has ended."""
+        """Return the handles whose process has ended."""
         ended = [handle for handle in running if handle.process.done()]
         self._free += [handle.slot for handle in ended]
         return ended
 
     def stop(self, running: Sequence[Handle]) -> str:
-        """Have all processes save and stop, and wait for them."""
+        """Make all processes save and stop, and wait for them."""
         self._held.release()
         while any(not handle.process.done() for handle in running):
             time.sleep(0.05)
@@ -92,7 +92,7 @@ class LocalPool:
 
 
 def _visible_gpus() -> list[int]:
-    """The CUDA devices that this process may use, by the numbers that CUDA_VISIBLE_DEVICES takes."""
+    """Return the CUDA devices that this process may use, numbered as in CUDA_VISIBLE_DEVICES."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if given and all(part.strip().isdecimal() for part in given.split(",")):
         return [int(part) for part in given.split(",")]
@@ -101,7 +101,7 @@ def _visible_gpus() -> list[int]:
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Variables for processes that are started in this context."""
+    """Set environment variables for processes that are started in this context."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -116,7 +116,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Processes started in this context never receive a Ctrl-C: it is for the command, which tells them once."""
+    """Keep Ctrl-C from processes started in this context: the command receives it, and stops them once."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a search asks for: train as a config says with a trial's settings, and give the accuracy on validation data."""
+"""The objective of a search: train a config with the settings of a trial, and return the validation accuracy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # Optuna is an extra
 
 
 class Reader:
-    """Reads data once for all runs in a row that share them.
+    """Reads data once for consecutive runs that share it.
 
     Args:
         place: Where the data are.
@@ -27,19 +27,19 @@ class Reader:
         self._read: tuple[DataConfig, Dataset] | None = None
 
     def __call__(self, config: Config) -> Dataset:
-        """The data of a run."""
+        """Return the data of a run."""
         if self._read is None or self._read[0] != config.data:
             self._read = (config.data, train.load_data(config, self.place))
         return self._read[1]
 
 
 class Training:
-    """The objective: train as a config says with a trial's settings; the value is validation accuracy in percent.
+    """The objective: train a config with the settings of a trial. Its value is the validation accuracy in percent.
 
     Args:
-        base: What the settings change.
-        read: Gives the data of a config.
-        prune: Whether to report after each epoch.
+        base: The config that the settings change.
+        read: Returns the data of a config.
+        prune: Report the accuracy after each epoch, so that the study can stop the trial early.
     """
 
     def __init__(self, base: Config, read: Reader, *, prune: bool = False) -> None:
@@ -54,31 +54,31 @@ class Training:
         teacher = load_teacher(config.task, dataset, lambda run: train.load_model(run, self.read.place, dataset)[0])
         last = sum(stage.epochs for stage in config.stages)
         watch: dict[str, Any] = {}
-        if self.prune:  # what has come to its end is not cut any more
+        if self.prune:  # a trial is not pruned after its last epoch
             watch["on_epoch"] = lambda done, scores: report(done, scores["top1"]) if done < last else None
         try:
             return train.fit(config, dataset, teacher=teacher, show=False, **watch).scores["top1"]
         except train.Stopped as stopped:
-            raise SystemExit(stopped.exit_code) from stopped  # the trial is given back
-        except train.RunError:  # training has diverged: as bad as settings can be
+            raise SystemExit(stopped.exit_code) from stopped  # the trial returns to the queue
+        except train.RunError:  # training diverged: the worst possible value
             return 0.0
 
     def check(self, space: SearchSpace) -> None:
-        """Refuse a space that a run would refuse, before there is a study."""
+        """Raise a ValueError for a space that a run would refuse, before the study is created."""
         for settings in space.probes():
             try:
                 config = self.searched(settings)
                 check(config, self.read(config), 1)
-            except ValueError as wrong:
-                raise ValueError(f"this space does not fit the recipe: {str(wrong).removeprefix('--set ')}") from wrong
+            except ValueError as error:
+                raise ValueError(f"this space does not fit the recipe: {str(error).removeprefix('--set ')}") from error
 
     def searched(self, settings: Settings) -> Config:
-        """The config of a trial: a part of the training data is held out, and evaluated on."""
+        """Return the config of a trial, which is evaluated on held-out training data."""
         return applied(self.base, {**settings, "data.validate": True})
 
 
 def applied(config: Config, settings: Settings) -> Config:
-    """A config with a trial's settings; naming the method that it has changes nothing."""
+    """Return a config with the settings of a trial; a setting that names the config's own method changes nothing."""
     texts = {name: "none" if value is None else str(value) for name, value in settings.items()}
     if texts.get("method") == config.method:
         del texts["method"]

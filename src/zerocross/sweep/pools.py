@@ -1,4 +1,4 @@
-"""Where jobs are submitted to: local processes, or a Slurm cluster, both by submitit."""
+"""Pools that jobs are submitted to: local processes or a Slurm cluster, both through submitit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from zerocross.sweep.slurm import SlurmPool
 
 
 class Pool(Protocol):
-    """Where jobs are submitted to."""
+    """A pool that jobs are submitted to."""
 
     def adopt(self, todo: Sequence[Job]) -> list[Handle]:
-        """The jobs that an earlier call of the same command has submitted, and that are still under way."""
+        """Return the jobs that an earlier call of the same command submitted, and that are still running."""
         ...
 
     def room(self, running: int) -> int:
-        """How many more can be submitted."""
+        """Return how many more jobs can be submitted."""
         ...
 
     def submit(self, jobs: Sequence[Job]) -> list[Handle]:
@@ -32,17 +32,17 @@ class Pool(Protocol):
         ...
 
     def ended(self, running: Sequence[Handle]) -> list[Handle]:
-        """Those that are not under way any more."""
+        """Return the handles of jobs that have ended."""
         ...
 
     def stop(self, running: Sequence[Handle]) -> str:
-        """End this call; what has become of the jobs, in words."""
+        """Stop, and return a message that says what happens to the jobs."""
         ...
 
 
 @contextmanager
 def pool_for(execution: Execution, cache: RunCache, progress: Progress) -> Iterator[Pool]:
-    """The pool that an Execution asks for."""
+    """Open the pool that an Execution selects."""
     logging.getLogger("submitit").setLevel(logging.ERROR)
     folder = cache.work / "jobs"
     folder.mkdir(parents=True, exist_ok=True)

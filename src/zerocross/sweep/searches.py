@@ -1,4 +1,4 @@
-"""Searches as jobs: all that decides one, and a study in the job's folder, from which a search that was cut goes on."""
+"""Searches as jobs: the settings that determine a search, and a study in the job's folder, from which it resumes."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from zerocross.sweep.objective import Reader, Training
 from zerocross.sweep.trainings import check_precision
 from zerocross.train.config import Config, build_part, from_dict, to_dict
 
-if TYPE_CHECKING:  # Optuna is an extra: what needs it imports it
+if TYPE_CHECKING:  # Optuna is an extra: functions that need it import it
     from zerocross.tune import StudyPlan
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search: all that decides its result.
+    """One search: all settings that determine its result.
 
     Args:
         space: A name in zerocross.tune.SPACES, or a JSON file.
         sampler: A name in zerocross.tune.SAMPLERS.
-        seed: Of the sampler and of every training, so that searches with other seeds are independent of it.
-        trials: At least 1.
-        base: What the trials' settings change; its own seed does not matter.
+        seed: Seed of the sampler and of every training, so that searches with different seeds are independent.
+        trials: Number of trials, at least 1.
+        base: The config that the settings of a trial change; its own seed is not used.
     """
 
     space: str
@@ -46,40 +46,40 @@ class Search:
 
     @property
     def label(self) -> str:
-        """What searches share that differ in their seed alone."""
+        """The name that searches share that differ only in their seed."""
         return f"{self.space}, {self.sampler}"
 
     @property
     def config(self) -> Config:
-        """The config that the trials' settings change."""
+        """The config that the settings of a trial change, with the seed of this search."""
         return dataclasses.replace(self.base, seed=self.seed)
 
     @property
     def plan(self) -> StudyPlan:
-        """As a study has it."""
+        """The plan of the study that runs this search."""
         from zerocross.tune import StudyPlan, spaces
 
         return StudyPlan(spaces.get(self.space), self.sampler, self.seed, about={"config": to_dict(self.config)})
 
     @property
     def hash(self) -> str:
-        """Sixteen hex digits of what decides the result: the name of its file."""
-        decides = {
+        """Sixteen hex digits over all settings that determine the result; they name its file."""
+        settings = {
             "space": _space(self.space),
             "sampler": self.sampler,
             "seed": self.seed,
             "trials": self.trials,
             "config": self.config.hash,
         }
-        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain containers, fit for JSON."""
+        """Return plain containers for JSON."""
         return {**vars(self), "base": to_dict(self.base)}
 
 
 def search_from(values: Mapping[str, Any]) -> Search:
-    """The Search of such a dict."""
+    """Return the Search of a dict from Search.to_dict()."""
     return Search(**{**values, "base": from_dict(values["base"])})
 
 
@@ -91,18 +91,18 @@ def run_searches(
     *,
     show: bool = True,
 ) -> list[Result]:
-    """The results of all searches, in their order; what the cache holds is not searched again.
+    """Return the results of all searches, in their order; finished searches are read from the cache.
 
     Args:
-        searches: Independent of each other.
+        searches: Independent searches.
         place: Where the data are.
-        cache: Where results are kept.
-        execution: How many at a time, and where; by default one, here. Each computes on one thread, so that this
-            changes no result.
-        show: Progress on the terminal.
+        cache: The cache of results.
+        execution: How many searches run at a time, and where; by default one, in this process. A search computes on one
+            thread, so that this does not change its result.
+        show: Show progress on the terminal.
 
     Raises:
-        train.RunError: after all others have been made, if one failed.
+        train.RunError: if a search failed; raised after all other searches have finished.
         Interrupted: on SIGINT or SIGTERM; finished trials are kept.
     """
     check_precision((search.base for search in searches), execution)
@@ -110,14 +110,14 @@ def run_searches(
     check_all([search for search, job in zip(searches, jobs, strict=True) if cache.find(job) is None], place)
     results = run_jobs(jobs, cache, execution, show=show)
     if failed := [
-        f"{job.label}: {each['failed']}" for job, each in zip(jobs, results, strict=True) if "failed" in each
+        f"{job.label}: {result['failed']}" for job, result in zip(jobs, results, strict=True) if "failed" in result
     ]:
         raise train.RunError(f"{len(failed)} of {len(jobs)} searches failed: {'; '.join(failed)}")
     return results
 
 
 def check_all(searches: Sequence[Search], place: train.Placement) -> None:
-    """Refuse, before the first search, what one of them would refuse later; data that are missing, too."""
+    """Raise, before the first search starts, the errors that any of them would raise later, such as missing data."""
     read = Reader(place)
     kinds = {(search.label, dataclasses.replace(search.base, seed=0).hash): search for search in searches}
     for search in kinds.values():
@@ -138,7 +138,7 @@ def _check(job: Job, result: Result) -> None:
 
 
 def _work(job: Job, folder: Path, show: bool) -> Result:
-    """Search, with the study in a file of the folder; the trials that are finished there stay."""
+    """Run a search with the study in a file of the folder, keeping trials that are finished there."""
     del show
     from zerocross import tune
     from zerocross.tune import history, queue
@@ -152,14 +152,14 @@ def _work(job: Job, folder: Path, show: bool) -> Result:
     study: Study = tune.begin_or_join(tune.connect(f"sqlite:///{file}"), search.hash, search.plan)
     tune.extend(study, search.trials)
     for trial in study.load().get_trials(deepcopy=False):
-        if trial.state.name == "RUNNING":  # of a process that was killed: nobody else is at this study
+        if trial.state.name == "RUNNING":  # left by a killed process: no other process works on this study
             queue.give_back(study.storage.database, trial)
     with one_thread():
         tune.work(study, Training(search.config, read))
     outcomes = history.read(study.load()).outcomes
     if len(outcomes) < search.trials:
         raise train.RunError(f"{search.trials - len(outcomes)} of {search.trials} trials failed")
-    made = provenance()
+    origin = provenance()
     packages = ("optuna", "botorch") if search.sampler == "botorch" else ("optuna",)
     return {
         "hash": search.hash,
@@ -176,11 +176,11 @@ def _work(job: Job, folder: Path, show: bool) -> Result:
             for one in outcomes
         ],
         "seconds": round(sum(one.seconds for one in outcomes), 2),
-        "provenance": {**made, "versions": made["versions"] | {name: version(name) for name in packages}},
+        "provenance": {**origin, "versions": origin["versions"] | {name: version(name) for name in packages}},
     }
 
 
-_last_reader: list[Reader] = []  # searches in a row on the same data read them once
+_last_reader: list[Reader] = []  # consecutive searches on the same data read it once
 
 
 def _reader(place: train.Placement) -> Reader:
@@ -194,7 +194,7 @@ def _score(result: Result) -> str:
 
 
 def _guess(job: Job, known: Known) -> float | None:
-    """By the pace of searches with the same space and sampler, or else of all."""
+    """Estimate the seconds of a search from finished ones with the same space and sampler, or else from all."""
 
     def pace(alike: bool) -> list[float]:
         kind = [job.payload["search"][name] for name in ("space", "sampler")]

@@ -1,7 +1,7 @@
-"""Short trainings as jobs: seconds each and thousands of them, a line of a shared file each, no folder, no history.
+"""Short trainings as jobs, for thousands of runs of seconds: one line in a shared file each, no folder, no history.
 
-A training that is stopped is repeated, since it takes seconds. Where other processes do the work, each takes a batch of
-trainings in a row, so that the start of a process and the reading of data are paid once.
+A stopped training is repeated, since it takes seconds. Other processes run batches of trainings, so that a process
+starts and reads its data once per batch.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from zerocross.sweep.job import Job, Kind, Known, Result, failure
 from zerocross.sweep.objective import Reader
 from zerocross.train.config import Config, build_part, from_dict, to_dict
 
-_RECENT = 100  # finished jobs to judge the time of others by
-_REASON = 160  # characters of why a training diverged
+_RECENT = 100  # finished jobs from which the time of others is estimated
+_REASON = 160  # maximum length of the reason why a training diverged
 
 
 def short_training(
     config: Config, place: train.Placement, *, file: str, about: Mapping[str, Any], metric: str, seconds: float
 ) -> Job:
-    """The job of a config.
+    """Return the job of a config.
 
     Args:
-        config: What is trained.
+        config: The config to train.
         place: Where the data are.
-        file: The name of the file, in the cache's results, that gets its line.
-        about: What the line says first: short names and settings.
-        metric: The score that is kept.
-        seconds: What it takes, by experience.
+        file: The name of the file, in the cache's results, that receives the line of this run.
+        about: The first values of the line: names and settings.
+        metric: The score to store.
+        seconds: The usual time of such a run.
     """
     label = ", ".join(str(value) for value in about.values() if isinstance(value, str | int)) + f", seed {config.seed}"
     payload = {
@@ -57,9 +57,9 @@ def short_training(
 def run_short(
     jobs: Sequence[Job], cache: RunCache, execution: Execution | None = None, *, show: bool = True
 ) -> list[Result]:
-    """The results of short trainings, in their order: in this process one by one, elsewhere in batches.
+    """Return the results of short trainings, in their order; other processes run them in batches.
 
-    A job that failed has a "failed" with the reason in place of a result.
+    In place of a result, a failed job returns a dict with the reason under "failed".
 
     Raises:
         Interrupted: on SIGINT or SIGTERM; see run_jobs.
@@ -69,19 +69,19 @@ def run_short(
         return run_jobs(jobs, cache, execution, show=show)
     todo = list({job.key: job for job in jobs if cache.find(job) is None}.values())
     ended = run_jobs(_batches(todo, execution.parallel), cache, execution, show=show)
-    why = {job.key: each["failed"] for each in ended if "failed" in each for job in _members_of(each["jobs"])}
-    return [cache.find(job) or failure(job, why.get(job.key, "not done")) for job in jobs]
+    reasons = {job.key: batch["failed"] for batch in ended if "failed" in batch for job in _members_of(batch["jobs"])}
+    return [cache.find(job) or failure(job, reasons.get(job.key, "not run")) for job in jobs]
 
 
 def _batches(jobs: Sequence[Job], parallel: int) -> list[Job]:
-    """Batches of jobs with the same data, short enough that all processes end at about the same time."""
+    """Split jobs into batches with the same data, short enough for all processes to end at about the same time."""
     total = sum(job.payload["seconds"] for job in jobs)
-    most = max(30.0, min(600.0, total / (8 * parallel)))
+    limit = max(30.0, min(600.0, total / (8 * parallel)))
     batches: list[list[Job]] = []
     spent = 0.0
     for job in jobs:
         new_data = not batches or batches[-1][-1].payload["config"]["data"] != job.payload["config"]["data"]
-        if new_data or spent + job.payload["seconds"] > most:
+        if new_data or spent + job.payload["seconds"] > limit:
             batches.append([])
             spent = 0.0
         batches[-1].append(job)
@@ -100,29 +100,31 @@ def _members_of(jobs: Iterable[Mapping[str, Any]]) -> list[Job]:
 
 
 def _work(job: Job, folder: Path, show: bool) -> Result:
-    """Train on one thread, so that neither the machine nor --jobs changes a result."""
+    """Train on one thread, so that neither the machine nor --jobs changes the result."""
     del folder, show
     from zerocross.tune.workers import one_thread
 
     config = from_dict(job.payload["config"])
     place = build_part(train.Placement, job.payload["place"], "place.")
     dataset = _reader(place)(config)
-    began, diverged = time.process_time(), None
+    start = time.process_time()
+    outcome: dict[str, Any]
     with one_thread():
         try:
             fabric = train.make_fabric(config, accelerator=place.accelerator)
-            score = train.fit(config, dataset, fabric=fabric, show=False).scores[job.payload["metric"]]
+            scores = train.fit(config, dataset, fabric=fabric, show=False).scores
+            score, loss = round(scores[job.payload["metric"]], 4), round(scores["loss"], 5)
+            outcome = {"score": score, "loss": loss, "updates": int(scores["update"])}
         except train.Stopped as stopped:
             raise SystemExit(stopped.exit_code) from stopped
-        except train.RunError as error:  # one process, so it is not a lost peer: training diverged
-            score, diverged = 0.0, " ".join(str(error).split())[:_REASON]
+        except train.RunError as error:  # a single process has no peers to lose: training diverged
+            outcome = {"score": 0.0, "diverged": " ".join(str(error).split())[:_REASON]}
     return {
         **job.payload["about"],
         "seed": config.seed,
-        "score": round(score, 4),
+        **outcome,
         "on": dataset.evaluated_on,
-        **({"diverged": diverged} if diverged else {}),
-        "seconds": round(time.process_time() - began, 2),
+        "seconds": round(time.process_time() - start, 2),
         "hash": config.hash,
         "revision": config.revision,
         "commit": _commit(),
@@ -142,7 +144,7 @@ def _reader(place: train.Placement) -> Reader:
 def _check(job: Job, result: Result) -> None:
     about = {name: result.get(name) for name in ("task", "method") if name in job.payload["about"]}
     if any(job.payload["about"][name] != value for name, value in about.items()):
-        raise ValueError(f"the line of {job.key} is of {about}, not of {job.label}")
+        raise ValueError(f"the line of {job.key} belongs to {about}, not to {job.label}")
     float(result["score"])
 
 
@@ -162,11 +164,11 @@ def _guess_batch(job: Job, known: Known) -> float:
 
 
 def _no_check(job: Job, result: Result) -> None:
-    del job, result  # its members are checked
+    del job, result  # the members of a batch are checked
 
 
 def _no_work(job: Job, folder: Path, show: bool) -> Result:
-    raise AssertionError(f"{job.label}: a batch is done member by member ({folder}, {show})")
+    raise AssertionError(f"{job.label}: a batch runs member by member ({folder}, {show})")
 
 
 KIND = Kind(

@@ -1,4 +1,4 @@
-"""Jobs on a Slurm cluster."""
+"""Run jobs on a Slurm cluster."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from zerocross.sweep.job import Job
 from zerocross.sweep.progress import Progress
 from zerocross.sweep.worker import answer_path, run_job
 
-_ARRAY = 1000  # jobs in one array of Slurm, whose usual limit is 1001
-_QUEUE_POLL = 3.0  # seconds between two looks at Slurm's queue
+_ARRAY = 1000  # jobs per Slurm array, whose usual limit is 1001
+_QUEUE_POLL = 3.0  # seconds between two queries of Slurm's queue
 _GRACE = 6.0  # seconds for a result to reach this machine through the shared folder
 
 
 class SlurmPool:
-    """Jobs of a Slurm cluster, in arrays. They go on when this command ends, and a later one takes them over."""
+    """Jobs on a Slurm cluster, in arrays. They keep running when this command ends; a later command adopts them."""
 
     def __init__(self, execution: Execution, cache: RunCache, progress: Progress, folder: Path) -> None:
         import submitit
@@ -33,7 +33,9 @@ class SlurmPool:
         try:
             self.executor = submitit.SlurmExecutor(folder, max_num_timeout=10_000)
         except RuntimeError:
-            raise ValueError("--cluster slurm: there is no srun on this machine; run it where sbatch works") from None
+            raise ValueError(
+                "--cluster slurm: srun is not available on this machine; run the command on a login node of the cluster"
+            ) from None
         more = {"partition": execution.partition} if execution.partition else {}
         self.executor.update_parameters(
             **more,
@@ -52,10 +54,10 @@ class SlurmPool:
         self._queued: set[str] | None = None
         self._silent = False
         self._ours: set[str] = set()
-        self._held: set[str] = set()  # those that Slurm keeps from running, and that have been told
+        self._held: set[str] = set()  # jobs that Slurm holds, and that have been reported
 
     def adopt(self, todo: Sequence[Job]) -> list[Handle]:
-        """The jobs that an earlier command has left on the cluster."""
+        """Return the jobs that an earlier command submitted and that are still on the cluster."""
         handles = []
         submitted = {job.key: path for job in todo if (path := self.folder / f"{job.key}.submitted").exists()}
         queued = self._queue() if submitted else set()
@@ -70,7 +72,7 @@ class SlurmPool:
         return handles
 
     def room(self, running: int) -> int:
-        """All at once, in arrays that Slurm takes."""
+        """Return the size of one Slurm array, however many jobs are running."""
         del running
         return _ARRAY
 
@@ -83,9 +85,8 @@ class SlurmPool:
         requests = [request(job, self.cache, self.folder, self.progress) for job in jobs]
         try:
             submitted = self.executor.map_array(run_job, requests)
-        except (subprocess.CalledProcessError, FailedJobError) as wrong:
-            said = " ".join(str(getattr(wrong, "stderr", None) or wrong).split())
-            raise ValueError(f"sbatch refused the jobs: {said}") from None
+        except (subprocess.CalledProcessError, FailedJobError) as error:
+            raise ValueError(f"sbatch refused the jobs: {_message(error)}") from None
         handles = [Handle(job, each.job_id, self.folder) for job, each in zip(jobs, submitted, strict=True)]
         self._ours |= {handle.id for handle in handles}
         for handle in handles:
@@ -101,12 +102,12 @@ class SlurmPool:
         return handles
 
     def ended(self, running: Sequence[Handle]) -> list[Handle]:
-        """Those that have left the queue, and whose results have had time to come through the shared folder."""
+        """Return the jobs that have left the queue, and whose results have had time to reach the shared folder."""
         now = time.monotonic()
         if now - self._looked >= _QUEUE_POLL:
             self._queued = self._queue()
             self._looked = now
-        if self._queued is None:  # Slurm does not answer: go by the results alone
+        if self._queued is None:  # Slurm does not respond: rely on the results alone
             return [handle for handle in running if self.cache.holds(handle.job)]
         ended = []
         for handle in running:
@@ -114,35 +115,39 @@ class SlurmPool:
                 handle.gone = None
                 continue
             handle.gone = handle.gone or now
-            there = self.cache.holds(handle.job) or answer_path(self.folder, handle.job.key).exists()
-            if there or now - handle.gone >= _GRACE:
+            complete = self.cache.holds(handle.job) or answer_path(self.folder, handle.job.key).exists()
+            if complete or now - handle.gone >= _GRACE:
                 ended.append(handle)
         return ended
 
     def stop(self, running: Sequence[Handle]) -> str:
-        """Leave the jobs to Slurm."""
+        """Leave the jobs running on the cluster."""
         ids = " ".join(sorted({handle.id.partition("_")[0] for handle in running}))
-        return f"left {self.progress.count(len(running))} to Slurm (to end them: scancel {ids})"
+        return f"left {self.progress.count(len(running))} running on the cluster (to cancel them: scancel {ids})"
 
     def _queue(self) -> set[str] | None:
-        """The jobs of this user that wait or run; None while Slurm does not answer."""
-        words = ["squeue", "--me", "--noheader", "--array", "--format=%i %r"]
+        """Return the pending and running jobs of this user, or None while Slurm does not respond."""
+        command = ["squeue", "--me", "--noheader", "--array", "--format=%i %r"]
         try:
-            asked = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-        except (OSError, subprocess.SubprocessError) as wrong:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
             if not self._silent:
-                said = " ".join(str(getattr(wrong, "stderr", None) or wrong).split())
-                self.progress.say(f"Slurm does not answer ({shlex.join(words)}: {said}); waiting for it")
+                self.progress.say(f"Slurm does not respond ({shlex.join(command)}: {_message(error)}); waiting for it")
             self._silent = True
             return None
         if self._silent:
-            self.progress.say("Slurm answers again")
+            self.progress.say("Slurm responds again")
             self._silent = False
-        reasons = {line.split()[0]: line.partition(" ")[2] for line in asked.stdout.splitlines() if line.strip()}
+        reasons = {line.split()[0]: line.partition(" ")[2] for line in answer.stdout.splitlines() if line.strip()}
         for number, reason in reasons.items():
             if "held" in reason.lower() and number in self._ours and number not in self._held:
                 self._held.add(number)
                 self.progress.say(
-                    f"Slurm holds job {number} ({reason}); once that is mended: scontrol release {number}"
+                    f"Slurm holds job {number} ({reason}); to run it after fixing the cause: scontrol release {number}"
                 )
         return set(reasons)
+
+
+def _message(error: Exception) -> str:
+    """Return the error output of a command on one line."""
+    return " ".join(str(getattr(error, "stderr", None) or error).split())

@@ -1,4 +1,4 @@
-"""Results whose config would be computed otherwise, or under another name, by the present code."""
+"""Stale results: those that the current code would compute differently, or store under another name."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from zerocross.files import write_json
 from zerocross.train.config import Config, from_dict, network_defaults, to_dict
 from zerocross.train.folder import read_json
 
-FIRST_REVISION = {"engine": 1, "method": 1}  # of results that do not say theirs
+FIRST_REVISION = {"engine": 1, "method": 1}  # of results that do not record their revision
 
 
 @dataclass(frozen=True)
 class Stale:
-    """A result that the present code does not find.
+    """A result that the current code does not use.
 
     Args:
         path: Its file.
-        method: The method that made it; empty where the file cannot be read.
-        seed: Its seed.
-        reason: Why it is not found.
-        migratable: Whether the arithmetic is that of the present code, so that only its name is old.
+        method: The method of the run; empty if the file cannot be read.
+        seed: The seed of the run.
+        reason: Why the result is not used.
+        migratable: True if the current code computes the same, so that only the name of the file is out of date.
     """
 
     path: Path
@@ -35,17 +35,17 @@ class Stale:
 
 
 def stale(results: Path) -> list[Stale]:
-    """All results of a folder that the present code does not find, sorted by method and seed."""
-    found = [each for path in sorted(results.glob("*.json")) if (each := _look(path)) is not None]
-    return sorted(found, key=lambda each: (each.method, each.seed or 0, each.path))
+    """Return all stale results of a folder, sorted by method and seed."""
+    stale_results = [entry for path in sorted(results.glob("*.json")) if (entry := _inspect(path)) is not None]
+    return sorted(stale_results, key=lambda entry: (entry.method, entry.seed or 0, entry.path))
 
 
-def _look(path: Path) -> Stale | None:
+def _inspect(path: Path) -> Stale | None:
     try:
         result = read_json(path.parent, path.name)
         config = as_computed(result)
-    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
-        return Stale(path, "", None, f"its config cannot be read: {wrong}", migratable=False)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return Stale(path, "", None, f"its config cannot be read: {error}", migratable=False)
     was, now = result.get("revision", FIRST_REVISION), config.revision
     changed = [f"{part} revision {was.get(part)}, now {now[part]}" for part in now if was.get(part) != now[part]]
     if changed:
@@ -56,9 +56,9 @@ def _look(path: Path) -> Stale | None:
 
 
 def as_computed(result: Mapping[str, Any]) -> Config:
-    """The config of a result, with options that its network has gained since at the value that changes nothing.
+    """Return the config of a result; network options added since then take the value that changes nothing.
 
-    That is the model's default, whatever the method asks for by now.
+    That value is the default of the model, even if the method sets another one by now.
     """
     config = from_dict(result["config"])
     options = {**network_defaults(config.model.name), **config.model.options}
@@ -66,10 +66,10 @@ def as_computed(result: Mapping[str, Any]) -> Config:
 
 
 def migrate(results: Path) -> Iterator[tuple[Path, Path]]:
-    """Give results whose arithmetic is that of the present code their present name; yields (old file, new file).
+    """Rename results that the current code would compute identically; yields (old file, new file).
 
-    A config gains fields over time. Where their defaults are what was computed before, the result stays valid and
-    only the name of its file is old. Nothing is overwritten.
+    A config gains fields over time. Where the default of a new field is what was computed before, the result stays
+    valid and only the name of its file is out of date. Nothing is overwritten.
     """
     for each in stale(results):
         if not each.migratable:
@@ -87,7 +87,7 @@ def migrate(results: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def check_revisions(results: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse results of different revisions, or of another than the present code's, naming them."""
+    """Raise a ValueError that names the results whose revision differs from that of the current code."""
     old = []
     for result in results:
         config = from_dict(result["config"])
@@ -96,18 +96,18 @@ def check_revisions(results: Iterable[Mapping[str, Any]]) -> None:
             old.append(f"{config.method}, seed {config.seed} ({result['hash']}: {was}, now {config.revision})")
     if old:
         raise ValueError(
-            f"{len(old)} results are of another revision: {'; '.join(old[:5])}{' ...' * (len(old) > 5)}; list them "
+            f"{len(old)} results have another revision: {'; '.join(old[:5])}{' ...' * (len(old) > 5)}; list them "
             "with zerocross runs --stale, remove them, and run the command again"
         )
 
 
 def present_runs(results: Path) -> set[str]:
-    """The hashes of all results that the present code finds."""
+    """Return the hashes of all results that the current code uses."""
     return {path.stem for path in results.glob("*.json")} - {each.path.stem for each in stale(results)}
 
 
 def missing_runs(document: Mapping[str, Any], present: set[str]) -> list[str]:
-    """The trainings behind an artefact that are not among the present results: removed, renamed, or stale.
+    """List the trainings of an artefact that are not among the present results: removed, renamed, or stale.
 
     Args:
         document: The artefact's JSON.

@@ -1,4 +1,4 @@
-"""Trainings as jobs: a config, where its data are, and the time it will take by that of similar ones."""
+"""Trainings as jobs: a config, the placement of its data, and an estimate of its time from similar runs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from zerocross.train.build import check
 from zerocross.train.config import Config, build_part, from_dict, resolved, to_dict
 from zerocross.train.precision import settled
 
-# What makes two runs take equally long for an epoch, from the closest likeness to a loose one.
-_LIKENESS = (
+# Settings that make the epochs of two runs take equally long, from the strictest similarity to the loosest.
+_SIMILARITY = (
     ("data", "model", "method", "batch_size", "precision", "compile", "stages"),
     ("data", "model", "method"),
     ("data", "size"),
 )
-_STYLE = {field.name for field in fields(Style)}  # how a network is binary, which matters less than its size
+_STYLE = {field.name for field in fields(Style)}  # options of binarization, which affect the time less than the size
 
 
 def run_all(
@@ -37,49 +37,50 @@ def run_all(
     show: bool = True,
     describe: Callable[[Config], str] | None = None,
 ) -> list[Result]:
-    """The results of all configs, in their order; what the cache holds is not trained again.
+    """Return the results of all configs, in their order; finished runs are read from the cache.
 
-    A run that fails is {"hash", "config", "failed": reason}, is not kept, and does not stop the others.
+    A failing run does not stop the others. In place of its result it returns {"hash", "config", "failed": reason},
+    which is not cached.
 
     Args:
-        configs: Equal ones are run once.
-        place: Data and device of all runs: one process each.
-        cache: Where results are kept.
-        execution: How many at a time, and where; by default one, here.
-        show: Progress on the terminal.
-        describe: A run's name in lines of progress.
+        configs: The configs to train. Equal configs run once.
+        place: Data and device of all runs; each run uses one process.
+        cache: The cache of results.
+        execution: How many runs at a time, and where; by default one, in this process.
+        show: Show progress on the terminal.
+        describe: Returns the name of a run for progress messages.
 
     Raises:
         Interrupted: on SIGINT or SIGTERM; see run_jobs.
     """
     if place.processes != 1:
-        raise ValueError(f"many runs take one device each, not {place.devices} x {place.nodes}; raise jobs instead")
+        raise ValueError(f"a run of a sweep uses one device, not {place.devices} x {place.nodes}; raise jobs instead")
     configs = list(configs)
     check_precision(configs, execution)
     configs = [settled(config, place.accelerator) for config in configs]
     jobs = [training(config, place, describe) for config in configs]
-    found = {job.key for job in jobs if cache.find(job) is not None}
-    check_all([config for config in configs if config.hash not in found], place)
+    cached = {job.key for job in jobs if cache.find(job) is not None}
+    check_all([config for config in configs if config.hash not in cached], place)
     return run_jobs(jobs, cache, execution, show=show)
 
 
 def training(config: Config, place: train.Placement, describe: Callable[[Config], str] | None = None) -> Job:
-    """The job of a config."""
+    """Return the job of a config."""
     label = describe(config) if describe else f"{config.method}, seed {config.seed}"
     return Job(config.hash, KIND, label, {"config": to_dict(config), "place": dataclasses.asdict(place)})
 
 
 def check_precision(configs: Iterable[Config], execution: Execution | None) -> None:
-    """Refuse a precision that is not named on a cluster: machines would settle it differently."""
+    """Raise a ValueError for precision "auto" on a cluster, where machines could resolve it differently."""
     if execution is not None and execution.cluster == "slurm" and any(each.precision == "auto" for each in configs):
         raise ValueError(
-            "precision is 'auto', which would be settled by this machine, not by the cluster's; name it: "
+            "precision is 'auto', which this machine would resolve, not those of the cluster; set it: "
             "--set precision=bf16, or 32"
         )
 
 
 def check_all(configs: Sequence[Config], place: train.Placement) -> None:
-    """Refuse, before the first run, what one of them would refuse later; data that are missing, too."""
+    """Raise, before the first run starts, the errors that any of them would raise later, such as missing data."""
     sources = {str(config.data): config for config in configs}
     for source, first in sources.items():
         dataset = train.load_data(first, place)
@@ -89,18 +90,18 @@ def check_all(configs: Sequence[Config], place: train.Placement) -> None:
 
 
 def guessed_seconds(config: Config, known: Sequence[Mapping[str, Any]]) -> float | None:
-    """How long a run will take, by the epochs of the finished runs that are most like it; None if there is none."""
-    mine = _described(to_dict(resolved(config)))  # as results have it
-    described = [(each, _described(each["config"])) for each in known]
-    for names in _LIKENESS:
-        alike = [each for each, theirs in described if all(theirs[name] == mine[name] for name in names)]
-        if alike:
-            return statistics.fmean(each["seconds"] / _epochs(each["config"]) for each in alike) * _epochs(mine)
+    """Estimate the seconds of a run from the epochs of the most similar finished runs; None if there are none."""
+    mine = _described(to_dict(resolved(config)))  # in the form that results have
+    described = [(result, _described(result["config"])) for result in known]
+    for names in _SIMILARITY:
+        similar = [result for result, theirs in described if all(theirs[name] == mine[name] for name in names)]
+        if similar:
+            return statistics.fmean(one["seconds"] / _epochs(one["config"]) for one in similar) * _epochs(mine)
     return None
 
 
 def _described(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with the size of its network beside it."""
+    """Return a config with an additional "size": the name and size options of its network."""
     options = {name: value for name, value in config["model"]["options"].items() if name not in _STYLE}
     return {**config, "size": [config["model"]["name"], options]}
 

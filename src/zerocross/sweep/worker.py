@@ -1,8 +1,8 @@
-"""One job in a process of its own, as submitit starts it on this machine or on a cluster.
+"""A worker process, started by submitit on this machine or on a cluster, that runs one job.
 
-It leaves its result in the cache. Told to stop, it saves at the next update: on a cluster by SIGTERM (cancelled,
-preempted) or by the signal that Slurm sends some minutes before the time limit, after which it is requeued; on this
-machine when the command that started it lets go of a lock, or is gone.
+It writes its result to the cache. When asked to stop, it saves a checkpoint after the current update. On a cluster that
+request is SIGTERM (cancelled, preempted) or the signal that Slurm sends some minutes before the time limit, after which
+the job is requeued; on this machine it is the release of a lock, when the command that holds it stops or dies.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_AGAIN = 1.0  # seconds after which a request to stop is repeated: a first one may come before training begins
+_AGAIN = 1.0  # seconds after which a stop request is repeated: the first may arrive before training starts
 
 
 def run_job(request: Mapping[str, Any]) -> None:
-    """Do a job, and leave its result in the cache, or an answer that says why there is none.
+    """Run a job, and write its result to the cache, or an answer with the reason why there is none.
 
     Args:
-        request: The job, the folders, and how to stop; plain JSON (see handle.request).
+        request: The job, the folders, and how to stop, as plain JSON (see handle.request).
     """
     stop = _Stop()
     if held := request.get("while_held"):
         threading.Thread(target=_wait_for, args=(held, stop.request), daemon=True).start()
-    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # who is which rank
+    logging.getLogger("lightning_fabric.utilities").setLevel(logging.WARNING)  # silence its list of ranks
     answer = _answer(request, stop)
     if answer is None:
         stop.end()
@@ -41,7 +41,7 @@ def run_job(request: Mapping[str, Any]) -> None:
 
 
 def again(request: Mapping[str, Any]) -> Any:
-    """What submitit is to run when the job is requeued: the same, which resumes what it has saved."""
+    """Return the call that submitit makes after a requeue: the same job, which resumes from its checkpoint."""
     from submitit.core.utils import DelayedSubmission
 
     return DelayedSubmission(run_job, request)
@@ -51,12 +51,12 @@ run_job.checkpoint = again  # type: ignore[attr-defined] - where submitit looks 
 
 
 def answer_path(folder: Path, key: str) -> Path:
-    """Where a job says why it has no result."""
+    """Return the path of the file in which a job says why it has no result."""
     return folder / f"{key}.answer.json"
 
 
 def _answer(request: Mapping[str, Any], stop: _Stop) -> dict[str, Any] | None:
-    """Do the job; why it has no result, if it has none; None if it was stopped, and has saved."""
+    """Run the job. Return why it has no result, {"done": True} if it has one, or None if it was stopped and saved."""
     from zerocross import train
     from zerocross.sweep.cache import RunCache
     from zerocross.sweep.kinds import job_from
@@ -66,13 +66,13 @@ def _answer(request: Mapping[str, Any], stop: _Stop) -> dict[str, Any] | None:
         cache.finish(job_from(request["job"]), show=request["show"], say=_say, stopping=lambda: stop.requested)
     except (train.Stopped, SystemExit):
         return None
-    except train.RunError as failed:
-        return {"failed": str(failed)}
-    except OSError as failed:
-        known = failed.errno is not None  # errors of ours have no number
-        return {"os_error": [failed.errno, failed.strerror]} if known else {"refused": str(failed)}
-    except ValueError as refused:
-        return {"refused": str(refused)}
+    except train.RunError as error:
+        return {"failed": str(error)}
+    except OSError as error:
+        from_system = error.errno is not None  # errors raised by zerocross have no number
+        return {"os_error": [error.errno, error.strerror]} if from_system else {"refused": str(error)}
+    except ValueError as error:
+        return {"refused": str(error)}
     except Exception:
         return {"broke": traceback.format_exc()}
     return {"done": True}
@@ -81,18 +81,18 @@ def _answer(request: Mapping[str, Any], stop: _Stop) -> dict[str, Any] | None:
 class _Stop:
     """Turns every request to stop into SIGTERM, once a second until the process ends.
 
-    train.Stop notes the first one that comes during training, and has a checkpoint written; here all others are
-    passed over, so that none of them cuts the writing short.
+    train.Stop handles the first one that arrives during training, and saves a checkpoint; this class ignores all
+    others, so that none of them interrupts the writing.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self._requeue: Callable[[], object] | None = None
-        self._submitits: dict[int, Callable[..., object]] = {}
+        self._handlers: dict[int, Callable[..., object]] = {}
         signal.signal(signal.SIGTERM, self._on_term)
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             if callable(handler := signal.getsignal(number)):  # submitit's: it requeues the job
-                self._submitits[number] = handler
+                self._handlers[number] = handler
                 signal.signal(number, self._on_limit)
 
     def request(self) -> None:
@@ -102,7 +102,7 @@ class _Stop:
             threading.Thread(target=self._repeat, daemon=True).start()
 
     def end(self) -> None:
-        """End the process, which has saved; requeued first if it was Slurm's time limit."""
+        """End the process, which has saved its checkpoint; requeue it first if Slurm's time limit was the reason."""
         if self._requeue is not None:
             self._requeue()
         raise SystemExit(128 + signal.SIGTERM)
@@ -113,7 +113,7 @@ class _Stop:
 
     def _on_limit(self, number: int, frame: FrameType | None) -> None:
         del frame
-        self._requeue = lambda: self._submitits[number](number, None)
+        self._requeue = lambda: self._handlers[number](number, None)
         self.request()
 
     def _repeat(self) -> None:
@@ -123,7 +123,7 @@ class _Stop:
 
 
 def _wait_for(lock: str, then: Callable[[], None]) -> None:
-    """Wait until the command that started this process lets go of a lock, or is gone."""
+    """Wait until the command that started this process releases a lock or dies."""
     from filelock import FileLock
 
     with FileLock(lock, poll_interval=0.25):

@@ -56,13 +56,13 @@ class Schedules:
 
 @dataclass(frozen=True)
 class StageParts:
-    """What a stage's config describes: network, optimizer, schedules and batches.
+    """The parts of a stage: network, optimizer, schedules and batches.
 
     Attributes:
         stage: The config of the stage.
         network: The network itself, neither compiled nor wrapped.
         optimizer: The optimizer itself: schedules, flip ratios and hyperparameters are read and set here.
-        schedules: Of the optimizer's `lr`, over all updates of the stage.
+        schedules: Schedules of the optimizer's `lr`, over all updates of the stage.
         train: Training batches.
         evaluation: Evaluation batches.
         updates_per_epoch: Optimizer steps per epoch.
@@ -82,11 +82,11 @@ class StageSetup:
     """A stage, ready to train on the devices of a Fabric.
 
     Attributes:
-        parts: What the config describes.
-        compiled: The network as it is called in evaluation: compiled, if it pays, but not wrapped.
+        parts: The parts of the stage.
+        compiled: The network for evaluation: compiled, if worthwhile, but not wrapped.
         fabric_model: The network as Fabric wraps it (device, precision, DDP): called in training.
         fabric_optimizer: The optimizer as Fabric wraps it: stepped, and saved to checkpoints.
-        loss: Of the task.
+        loss: The loss function of the task.
     """
 
     parts: StageParts
@@ -107,17 +107,17 @@ def build_stage(
     rank: int = 0,
     device: str | torch.device = "cpu",
 ) -> StageParts:
-    """Build network, optimizer, schedules and batches of stage `index`; raise ValueError where they do not fit.
+    """Build network, optimizer, schedules and batches of stage `index`; raise a ValueError if they do not fit.
 
     Args:
         config: The run.
-        index: Of the stage.
+        index: Index of the stage.
         dataset: See fit().
         own: The user's network, in place of the one that the config names.
         carried: The weights at the end of the stage before, or of the run that this one starts from.
         world_size: Number of processes.
         rank: This process.
-        device: Where batches are made.
+        device: Device of the batches.
     """
     stage = config.stages[index]
     network = own if own is not None else build_model(config, stage, dataset)
@@ -153,7 +153,7 @@ def prepare(
 
     Args:
         config: The run.
-        index: Of the stage.
+        index: Index of the stage.
         dataset: See fit().
         fabric: Devices, precision, processes.
         own: The user's network, in place of the one that the config names.
@@ -219,7 +219,7 @@ def _is_of_binarizer(name: str) -> bool:
 
 
 def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer:
-    """Build one optimizer over the whole network: the method's for binary weights, if any, plus that of the rest."""
+    """Build one optimizer for the network: the method's for binary weights, if any, plus that of the rest."""
     split = split_params(model)
     real_settings = config.real_of(stage)
     real = build_real(split.real, split.real_no_decay, real_settings)
@@ -260,7 +260,7 @@ def build_schedules(config: Config, stage: Stage, updates_per_epoch: int) -> Sch
 
 
 def should_compile(config: Config, model: nn.Module, dataset: Dataset, updates: int, device: torch.device) -> bool:
-    """Whether to compile; "auto" compiles if a compiler is available and the planned updates make up for its cost."""
+    """Return True to compile; "auto" compiles if there is a compiler and the planned updates make up for its cost."""
     if config.compile != "auto":
         return config.compile == "on"
     if device.type == "cuda":

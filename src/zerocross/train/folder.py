@@ -16,14 +16,19 @@ from zerocross.train.config import Config, build_part, from_dict
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a run executes: what resuming needs besides the config, and what does not affect the result.
+    """Where a run executes: settings that resuming needs besides the config, and that do not affect the result.
 
     Args:
         data_dir: The folder of the datasets.
         devices: Number of processes per machine, one device each.
         nodes: Number of machines.
         accelerator: "auto", "cpu" or "cuda".
-        tensorboard: Whether to write TensorBoard event files.
+        tensorboard: Write TensorBoard event files.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.Placement(devices=2, nodes=4).processes
+        8
     """
 
     data_dir: str | None = None
@@ -59,7 +64,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a folder contains a run with results or progress; a run that failed at its start does not count."""
+    """Return True if a folder has a run with results or progress; a run that failed at its start does not count."""
     if not (folder / "config.json").exists():
         return False
     metrics = folder / "metrics.jsonl"
@@ -68,12 +73,35 @@ def holds_run(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> Config:
-    """Read the config of a run folder."""
+    """Read the config of a run folder.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "config.json").write_text(json.dumps(train.to_dict(train.Config(seed=3))))
+        ...     print(train.read_config(Path(folder)).seed)
+        ...
+        3
+    """
     return from_dict(read_json(folder, "config.json"))
 
 
 def read_placement(folder: Path) -> Placement:
-    """Read the placement of a run folder."""
+    """Read the placement of a run folder.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "place.json").write_text('{"devices": 2}')
+        ...     print(train.read_placement(Path(folder)).processes)
+        ...
+        2
+    """
     return build_part(Placement, read_json(folder, "place.json"), "place.json: ")
 
 

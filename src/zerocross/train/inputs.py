@@ -1,4 +1,4 @@
-"""What a run's network takes and tells apart, kept in its folder: packing it needs no dataset."""
+"""Inputs and classes of a run's network, stored in its folder, so that packing needs no dataset."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ NAME = "inputs.json"
 
 @dataclass(frozen=True)
 class Inputs:
-    """What outlives a dataset in the networks that were trained on it.
+    """The properties of a dataset that a trained network needs.
 
     Args:
-        input_size: Of one sample.
+        input_size: Size of one sample.
         class_names: One per class.
         preprocessing: How a file becomes an input, as zerocross.runtime.preprocess.Preprocessing.from_json reads it.
-        source: What the data were, for the record.
+        source: A description of the data.
+
+    Examples:
+        >>> from zerocross import train
+        >>> preprocessing = {"kind": "image", "mean": [0.5], "std": [0.5]}
+        >>> train.Inputs((1, 8, 8), ("cat", "dog"), preprocessing, source="photographs").num_classes
+        2
     """
 
     input_size: tuple[int, ...]
@@ -31,12 +37,12 @@ class Inputs:
 
     @property
     def num_classes(self) -> int:
-        """As many as there are names."""
+        """The number of class names."""
         return len(self.class_names)
 
 
 def inputs_of(dataset: Dataset) -> Inputs:
-    """What a dataset says about its inputs and classes."""
+    """Return the inputs and classes of a dataset."""
     statistics = {"mean": list(dataset.mean), "std": list(dataset.std)}
     return Inputs(
         input_size=dataset.input_size,
@@ -47,7 +53,7 @@ def inputs_of(dataset: Dataset) -> Inputs:
 
 
 def write_inputs(folder: Path, inputs: Inputs) -> None:
-    """Write inputs.json into a run folder, whole or not at all."""
+    """Write inputs.json to a run folder, atomically."""
     values = {
         "input_size": list(inputs.input_size),
         "class_names": list(inputs.class_names),
@@ -58,7 +64,17 @@ def write_inputs(folder: Path, inputs: Inputs) -> None:
 
 
 def read_inputs(folder: Path) -> Inputs | None:
-    """The inputs.json of a run folder; None where there is none, as in those of older versions."""
+    """Read inputs.json of a run folder; None if it does not exist, as in folders of older versions.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     print(train.read_inputs(Path(folder)))
+        ...
+        None
+    """
     if not (folder / NAME).exists():
         return None
     values = read_json(folder, NAME)
@@ -73,7 +89,7 @@ def read_inputs(folder: Path) -> Inputs | None:
     )
     if not right or not size or not names:
         raise ValueError(
-            f"{folder / NAME} is damaged: it must hold input_size, class_names, preprocessing and source; remove it, "
+            f"{folder / NAME} is damaged: it must have input_size, class_names, preprocessing and source; remove it, "
             "and the run's dataset is read instead"
         )
     return Inputs(tuple(size), tuple(names), values["preprocessing"], values["source"])

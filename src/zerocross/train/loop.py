@@ -41,7 +41,7 @@ from zerocross.train.task import initial_weights
 
 @dataclass
 class Run:
-    """What all stages of a run share, and the run's progress."""
+    """The state that all stages of a run share, and its progress."""
 
     config: Config
     folder: Path | None
@@ -55,7 +55,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics."""
+    """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics.
+
+    Examples:
+        >>> from zerocross import data, train
+        >>> fitted = train.fit(train.Config(stages=(train.Stage(epochs=1),)), data.load("digits"), show=False)
+        >>> sorted(fitted.scores), type(fitted.model).__name__
+        (['count', 'epoch', 'kind', 'loss', 'stage', 'top1', 'top5', 'update'], 'BiRealNet')
+    """
 
     model: nn.Module
     scores: dict[str, float]
@@ -85,9 +92,16 @@ def fit(
         folder: Where to write metrics and checkpoints. Resumes bit-exactly from an existing checkpoint, which must
             belong to the same config and data. Only one process (or one group of ranks) may use it at a time.
         fabric: Devices, precision and processes; one device by default.
-        show: Whether to show progress on the terminal.
-        tensorboard: Whether to write TensorBoard event files, too.
+        show: Show progress on the terminal.
+        tensorboard: Also write TensorBoard event files.
         on_epoch: Called after each evaluation with (epochs completed, scores); an exception it raises ends the run.
+
+    Examples:
+        >>> from zerocross import data, train
+        >>> config = train.Config(stages=(train.Stage(epochs=2),), optimizer={"alpha": 1e-2})
+        >>> fitted = train.fit(config, data.load("digits"), show=False)
+        >>> fitted.scores["top1"] > 80
+        True
     """
     if model is not None and config.stages[1:]:
         raise ValueError("model= works with a single stage only: further stages build their network from config.model")
@@ -226,7 +240,7 @@ def _update(run: Run, setup: StageSetup) -> None:
 
 
 def _was_trained(model: nn.Module | None) -> bool:
-    """Whether the user's network has been trained before, judged by the batches that its batch norm has counted."""
+    """Return True if the user's network has been trained before, according to the batches counted by its batch norm."""
     counts = [buffer for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked")] if model else []
     return any(int(count) > 0 for count in counts)
 
@@ -260,11 +274,11 @@ def _finite(run: Run, loss: Any) -> float:
 
 
 def _diverged(run: Run, what: str) -> RunError:
-    kept = ""
+    hint = ""
     if run.folder is not None and (saved := checkpoint.paths(run.folder / "checkpoints")):
-        kept = f" The last good checkpoint is {saved[-1]}."
+        hint = f" The last good checkpoint is {saved[-1]}."
     return RunError(
-        f"training diverged at update {run.position.updates}, epoch {run.position.epoch + 1}: {what}.{kept} "
+        f"training diverged at update {run.position.updates}, epoch {run.position.epoch + 1}: {what}.{hint} "
         "Lower the learning rate (--set real.lr=...), or use --precision 32"
     )
 
@@ -314,19 +328,25 @@ def _save(run: Run, setup: StageSetup) -> None:
 
 def _in_slurm() -> bool:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "srun is available, but not used": on such a machine this is no mistake
+        warnings.simplefilter("ignore")  # "srun is available, but not used": not a mistake on such a machine
         return SLURMEnvironment.detect()
 
 
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
-    """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process."""
+    """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.make_fabric(train.Config(), accelerator="cpu").world_size
+        1
+    """
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's name for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]
     strategy = "ddp" if devices * nodes > 1 else "auto"
     plugins: Any = None
     if not TorchElasticEnvironment.detect() and (devices * nodes == 1 or not _in_slurm()):
-        plugins = [LightningEnvironment()]  # what Fabric would choose, after a warning where there is an srun
+        plugins = [LightningEnvironment()]  # Fabric would choose the same, with a warning if srun is available
     try:
         fabric = Fabric(
             accelerator=accelerator,
@@ -336,7 +356,7 @@ def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nod
             precision=precision,
             plugins=plugins,
         )
-    except (RuntimeError, MisconfigurationException) as error:  # no such device, or too few of them
+    except (RuntimeError, MisconfigurationException) as error:  # no such device, or too few
         raise ValueError(f"{devices} {accelerator} device(s) requested, but not available: {error}") from error
     if config.sync_bn and fabric.device.type != "cuda":
         raise ValueError("--sync-bn requires CUDA: torch's SyncBatchNorm does not run on the CPU; remove the option")

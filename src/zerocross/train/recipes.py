@@ -21,6 +21,11 @@ class Recipe:
         config: The config.
         stated: Dotted fields whose values the paper states.
         assumed: Dotted fields that the paper leaves open, each with the reason for the value here.
+
+    Examples:
+        >>> from zerocross import train
+        >>> "batch_size" in train.RECIPES["digits"].assumed
+        True
     """
 
     summary: str
@@ -132,7 +137,7 @@ _CHOSEN = {
     "data.name, model.name, model.options": "not in the paper: a small network that trains in about a minute on a CPU",
     "optimizer.alpha": "assumed, above the paper's 1e-3 for shorter runs (IMDB: 1e-3, the better of two); one seed",
     "real.name, real.lr, real.weight_decay": "Adam, assumed",
-    "epochs, batch_size": "assumed: short enough for a CPU; little was tried, on validation data with one seed",
+    "epochs, batch_size": "assumed: short enough for a CPU; few values were tried, on validation data with one seed",
 }
 
 _MNIST = Recipe(
@@ -158,7 +163,7 @@ _FASHION = Recipe(
 )
 
 _HAPT = Recipe(
-    summary="HAPT, twelve activities of unseen people from a smartphone's sensors: a binary network of series",
+    summary="HAPT, twelve activities of unseen people from a smartphone's sensors: a binary network for series",
     config=Config(
         recipe="hapt",
         data=DataConfig("hapt"),
@@ -173,7 +178,7 @@ _HAPT = Recipe(
 )
 
 _ECG5000 = Recipe(
-    summary="UCR's ECG5000, heartbeats: a binary network of series; another set by --set data.options.set=FordA",
+    summary="UCR's ECG5000, heartbeats: a binary network for series; --set data.options.set=FordA selects another set",
     config=Config(
         recipe="ucr-ecg5000",
         data=DataConfig("ucr", options={"set": "ECG5000"}),
@@ -199,7 +204,7 @@ _IMDB = Recipe(
         batch_size=256,
     ),
     stated=_FILTER,
-    assumed={**_CHOSEN, "optimizer.alpha": "1e-3; 3e-3 did 0.3 points worse on validation data"},
+    assumed={**_CHOSEN, "optimizer.alpha": "1e-3; 3e-3 was 0.3 points worse on validation data"},
 )
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
@@ -208,6 +213,13 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         for recipe in (_DIGITS, _MNIST, _FASHION, _CIFAR10, _AUDIO, _HAPT, _ECG5000, _IMDB, _IMAGENET)
     }
 )
+"""Name -> recipe, as `zerocross train NAME` takes it.
+
+Examples:
+    >>> from zerocross import train
+    >>> train.RECIPES["digits"].config.optimizer["alpha"]
+    0.003
+"""
 
 
 def get(name: str) -> Recipe:

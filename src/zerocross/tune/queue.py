@@ -79,7 +79,7 @@ def take_over(study: optuna.Study, storage: BaseStorage, grace: int) -> None:
 
 
 def reopen(study: optuna.Study) -> bool:
-    """Requeue slots that have neither a result nor an open trial; return whether there were any."""
+    """Requeue slots that have neither a result nor an open trial; return True if there were any."""
     reopened = False
     for attempts in slots(study).values():
         if all(trial.state == TrialState.FAIL for trial in attempts) and len(attempts) < ATTEMPTS:

@@ -23,8 +23,15 @@ class Parameter:
         name: Name of the setting, as passed to the objective.
         low: Lower end of the range, inclusive.
         high: Upper end, inclusive, above `low`.
-        log: Whether to search on a log scale (requires low > 0).
+        log: Search on a log scale (requires low > 0).
         choices: Instead of a range: at least two numbers, strings, booleans or None.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> print(tune.Parameter("alpha", 1e-5, 1e-1, log=True))
+        alpha 1e-05..0.1 log
+        >>> print(tune.Parameter("clip", choices=(None, 1.0)))
+        clip in {none, 1}
     """
 
     name: str
@@ -48,7 +55,7 @@ class Parameter:
 
     def _check_choices(self) -> None:
         if self.low is not None or self.high is not None or self.log:
-            raise ValueError(f"{self.name} has choices and a range (low, high, log); give one of the two")
+            raise ValueError(f"{self.name} has choices and a range (low, high, log); use one of the two")
         if bad := [choice for choice in self.choices if not isinstance(choice, Value)]:
             raise ValueError(f"{self.name}: {bad[0]!r} cannot be a choice; use numbers, strings, true, false or null")
         if len({(type(choice), choice) for choice in self.choices}) != len(self.choices) or len(self.choices) < 2:
@@ -106,6 +113,12 @@ class SearchSpace:
     Args:
         parameters: At least one; their names differ.
         fixed: Settings that all trials share.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> space = tune.SearchSpace((tune.Parameter("alpha", 1e-5, 1e-1, log=True),), fixed={"gamma": 0.1})
+        >>> print(space)
+        alpha 1e-05..0.1 log, gamma=0.1
     """
 
     parameters: tuple[Parameter, ...]

@@ -1,13 +1,13 @@
-"""Trained networks in the box: packed files of a few kilobytes, each with a card that says what it is and can do.
+"""Trained networks that are part of the package: packed files of a few kilobytes, each with a model card.
 
     zerocross.zoo.names()                   # ["audiomnist", "cifar10", "digits", ...]
-    zerocross.zoo.card("cifar10").top1      # of the packed file itself, on the test part
-    run = zerocross.zoo.load("cifar10")     # the packed network: no torch
+    zerocross.zoo.card("cifar10").top1      # test accuracy of the packed file
+    run = zerocross.zoo.load("cifar10")     # the packed network, without torch
     run(run.preprocess("cat.png"))
-    net = zerocross.zoo.model("cifar10")    # the PyTorch network with its weights, to look at or to fine-tune
+    net = zerocross.zoo.model("cifar10")    # the PyTorch network with its weights, for inspection or fine-tuning
 
-Every file is checked against the SHA-256 on its card before it is read. To put a finished run into the zoo, or a better
-one in its place: `zerocross zoo add RUN --name cifar10 --overwrite`, in a checkout; see `zerocross.zoo.add`.
+Every file is checked against the SHA-256 on its card before it is read. To add a finished run to the zoo, or to replace
+an entry, run `zerocross zoo add RUN --name cifar10 --overwrite` in a checkout; see `zerocross.zoo.add`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,24 @@ __all__ = ["Card", "card", "load", "located", "model", "names"]
 
 
 def names() -> list[str]:
-    """The networks that there are."""
+    """Return the names of all networks.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> "digits" in zoo.names()
+        True
+    """
     return sorted(path.stem for path in FILES.glob("*.json"))
 
 
 def card(name: str) -> Card:
-    """What there is to know about a network: data, licence, training, accuracy, size, speed."""
+    """Return the card of a network: data, licence, training, accuracy, size and speed.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> round(zoo.card("digits").top1, 1)
+        99.7
+    """
     known = names()
     if name not in known:
         raise ValueError(f"the zoo has no network {name!r}; it has {', '.join(known)}{did_you_mean(name, known)}")
@@ -44,12 +56,18 @@ def card(name: str) -> Card:
 
 
 def load(name: str, threads: int = 1, **options: Any) -> Model:
-    """The packed network, as `zerocross.runtime.load` gives it; torch is not needed.
+    """Load a packed network with `zerocross.runtime.load`, without torch.
 
     Args:
-        name: one of `names()`.
-        threads: to compute with.
-        options: further ones of `zerocross.runtime.load`.
+        name: One of `names()`.
+        threads: Number of threads per call.
+        options: Other options of `zerocross.runtime.load`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from zerocross import zoo
+        >>> zoo.load("digits")(np.zeros((1, 1, 8, 8), np.float32)).shape
+        (1, 10)
     """
     with named():
         from zerocross import runtime
@@ -58,9 +76,15 @@ def load(name: str, threads: int = 1, **options: Any) -> Model:
 
 
 def model(name: str) -> nn.Module:
-    """The PyTorch network with its trained weights, in evaluation mode.
+    """Return the PyTorch network with its trained weights, in evaluation mode.
 
-    `train.fit(config, dataset, model=zoo.model(name))` trains on from there.
+    To fine-tune it: `train.fit(config, dataset, model=zoo.model(name))`.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> network = zoo.model("digits")
+        >>> type(network).__name__, network.training
+        ('BiRealNet', False)
     """
     with named():
         from zerocross.zoo.network import build
@@ -70,7 +94,13 @@ def model(name: str) -> nn.Module:
 
 
 def located(path: str | Path) -> Path:
-    """A path as it is, or, for "zoo:NAME", that of the zoo's packed file, checked."""
+    """Return a path unchanged, or for "zoo:NAME" the path of the zoo's packed file after checking it.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> zoo.located("zoo:digits").name, zoo.located("model.zcb").name
+        ('digits.zcb', 'model.zcb')
+    """
     text = str(path)
     return _packed(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(path)
 

@@ -1,13 +1,13 @@
-"""From a finished run to an entry of the zoo: packed file, weights, card.
+"""Create an entry of the zoo from a finished run: packed file, weights and card.
 
-In a checkout, one line puts a run into the zoo, or a better one in the place of an old one:
+In a checkout, this command adds a run to the zoo or replaces an entry:
 
     zerocross zoo add RUN --name cifar10 --overwrite
 
-It packs the run's final weights, evaluates the packed file on the test part (the dataset must be present: --data-dir or
+It packs the run's final weights, evaluates the packed file on the test data (which must be available: --data-dir or
 ZEROCROSS_DATA), times it, and checks that the PyTorch network agrees with it. It writes NAME.zcb, NAME.safetensors and
-NAME.json to src/zerocross/zoo/files/, the run's result to results/runs/ if it is not there, and brings the table in
-docs/zoo.md up to date. `--real int8` stores real weights at a byte each, in both files.
+NAME.json to src/zerocross/zoo/files/, copies the run's result to results/runs/ if it is missing, and updates the table
+in docs/zoo.md. `--real int8` stores real weights as one byte each, in both files.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from zerocross.zoo.network import build, quantise, weights_file
 from zerocross.zoo.sources import SOURCES, Source
 
 REAL_TYPES = ("float32", "int8")
-# Of the samples, at least: in float32 rounding flips a sign here and there. With int8 weights, activations are rounded
-# to bytes, too, and signs close to 0 flip in every later layer (docs/deploy.md has figures).
+# Minimum share of samples with the same class: in float32, rounding changes a few signs. With int8 weights, activations
+# are rounded to bytes, too, and signs close to 0 change in every later layer (see docs/deploy.md for figures).
 AGREEMENT = {"float32": 0.995, "int8": 0.7}
 TURNS, TURN_SECONDS = 20, 0.02
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A finished run, as packing sees it."""
+class TrainedRun:
+    """A finished run: config, result, inputs and trained network."""
 
     config: train.Config
     result: dict[str, Any]
@@ -54,14 +54,14 @@ class Trained:
     model: nn.Module
 
 
-def read_run(run: Path, place: train.Placement | None = None) -> Trained:
-    """The network of a finished run, and what is known about it."""
+def read_run(run: Path, place: train.Placement | None = None) -> TrainedRun:
+    """Read a finished run and its network."""
     result = _result(run)
     config, inputs = train.read_config(run), train.load_inputs(run, place)
     model, which = train.load_model(run, place, inputs)
     if which != "final weights":
         raise ValueError(f"{run} has no final weights (model.safetensors): train it again")
-    return Trained(config, result, inputs, model.eval())
+    return TrainedRun(config, result, inputs, model.eval())
 
 
 def _result(run: Path) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def _result(run: Path) -> dict[str, Any]:
     return read_json(run, "result.json")
 
 
-def pack_run(trained: Trained, real: str) -> Packed:
-    """The packed form of a run's network."""
+def pack_run(trained: TrainedRun, real: str) -> Packed:
+    """Return the packed network of a run."""
     inputs, config = trained.inputs, trained.config
     return pack(
         trained.model,
@@ -103,18 +103,18 @@ def write_entry(
     evaluate: bool = True,
     plain: bool = False,
 ) -> Card:
-    """Write the packed file, the weights and the card of a finished run into a folder; nothing that is there stays.
+    """Write the packed file, the weights and the card of a finished run to a folder, replacing existing files.
 
     Args:
-        run: A finished run.
-        folder: Where the files go.
-        name: Of the network.
-        real: How real weights are stored, "float32" or "int8".
+        run: Folder of a finished run.
+        folder: Output folder.
+        name: Name of the network.
+        real: Data type of real weights, "float32" or "int8".
         files: Names of the packed file, the weights and the card; by default NAME.zcb, NAME.safetensors, NAME.json.
-        about: Changes what the card says about the data.
-        licence: Of the network's files.
-        place: Where the datasets are; by default as in the run.
-        evaluate: Evaluate the packed file on the run's evaluation part, which must be there.
+        about: Function that modifies the description of the data on the card.
+        licence: Licence of the network's files.
+        place: Placement with the folder of the datasets; by default as in the run.
+        evaluate: Evaluate the packed file on the run's evaluation data, which must be available.
         plain: Write the weights as a plain state dict, which any reader of safetensors understands.
     """
     if real not in REAL_TYPES:
@@ -124,8 +124,8 @@ def write_entry(
     quantised = quantise(trained.model) if real == "int8" else {}
     packed = pack_run(trained, real)
     packed_name, weights_name, card_name = files or (f"{name}.zcb", f"{name}.safetensors", f"{name}.json")
-    with TemporaryDirectory(prefix="zerocross-") as aside:  # an entry that is there stays until the new one is checked
-        packed_path, weights_path = Path(aside) / packed_name, Path(aside) / weights_name
+    with TemporaryDirectory(prefix="zerocross-") as temporary:  # existing files stay until the new ones are checked
+        packed_path, weights_path = Path(temporary) / packed_name, Path(temporary) / weights_name
         packed.save(packed_path)
         if plain:
             save_weights(trained.model, weights_path)
@@ -157,21 +157,21 @@ def _evaluated(card: Card, packed: runtime.Model, network: nn.Module, dataset: D
     least = AGREEMENT[card.real]
     if agreeing < least * samples:
         raise ValueError(
-            f"the packed file and the PyTorch network give the same class for {agreeing} of {samples} samples only; at "
-            f"least {least:.1%} are expected, so something is wrong: nothing is written"
+            f"the packed file and the PyTorch network give the same class for only {agreeing} of {samples} samples; at "
+            f"least {least:.1%} are expected. This indicates an error; no files were written"
         )
     return replace(card, samples=samples, correct=correct, agreeing=agreeing)
 
 
 def keep_result(run: Path, results: Path) -> Path:
-    """Put a run's result into results/runs/, where cards point to; what is there must be of the same training."""
+    """Copy a run's result to results/runs/, to which cards refer; an existing result must be of the same training."""
     result = _result(run)
     path = results / f"{result['hash']}.json"
     if path.exists():
-        if (there := read_json(results, path.name))["final"] != result["final"]:
+        if (stored := read_json(results, path.name))["final"] != result["final"]:
             raise ValueError(
-                f"{path} holds another result of this config ({there['final']['top1']:.2f} %, here "
-                f"{result['final']['top1']:.2f} %): move one of them away"
+                f"{path} contains a different result of this config ({stored['final']['top1']:.2f} %, this run has "
+                f"{result['final']['top1']:.2f} %): move one of them to another folder"
             )
         return path
     write_json(path, result)
@@ -180,18 +180,18 @@ def keep_result(run: Path, results: Path) -> Path:
 
 @torch.no_grad()
 def compare(packed: runtime.Model, network: nn.Module, dataset: Dataset) -> tuple[int, int, int]:
-    """Samples of the evaluation part, those that the packed file gets right, and those where both give one class."""
+    """Return the numbers of evaluation samples, of correct predictions of the packed file, and of equal predictions."""
     samples = correct = agreeing = 0
     for x, y in dataset.eval_batches(250).epoch():
-        found = packed(x.numpy()).argmax(1)
+        predicted = packed(x.numpy()).argmax(1)
         samples += len(y)
-        correct += int((found == y.numpy()).sum())
-        agreeing += int((found == network(x).argmax(1).numpy()).sum())
+        correct += int((predicted == y.numpy()).sum())
+        agreeing += int((predicted == network(x).argmax(1).numpy()).sum())
     return samples, correct, agreeing
 
 
 def milliseconds(packed: runtime.Model) -> float:
-    """The time of one prediction: batch 1, one thread; the fastest of a number of turns' medians."""
+    """Return the time of one prediction with batch size 1 on one thread: the smallest median of several turns."""
     x = np.random.default_rng(0).standard_normal((1, *packed.input_size)).astype(np.float32)
     packed(x)
     medians = []
@@ -205,7 +205,7 @@ def milliseconds(packed: runtime.Model) -> float:
     return round(1000 * min(medians), 4)
 
 
-def _card(trained: Trained, name: str, about: Callable[[Source], Source], licence: str, real: str) -> Card:
+def _card(trained: TrainedRun, name: str, about: Callable[[Source], Source], licence: str, real: str) -> Card:
     config, result, inputs = trained.config, trained.result, trained.inputs
     unknown = Source("{source}", "{source}", "not stated", "address not stated")
     source = about(SOURCES.get(config.data.name, unknown))

@@ -14,41 +14,47 @@ from zerocross.files import write_json
 
 @dataclass(frozen=True)
 class Card:
-    """What there is to know about a trained network and its two files.
+    """Description of a trained network and its two files.
 
     Args:
-        name: in the zoo or on the hub.
-        title: what it does, in a few words.
-        data: what it was trained and tested on.
-        data_licence: of the data.
-        data_address: where the data come from.
-        licence: of the network's files.
-        network: a name for zerocross.models.create.
-        options: the network's, all of them.
-        input_size: of one sample.
-        class_names: one per output.
-        method: how the binary weights were trained.
-        recipe: that the run started from.
-        command: that trains the same run.
-        epochs: over all stages.
-        seed: of the run.
-        config: hash of the run's config; a checkout of zerocross has the result as results/runs/HASH.json.
+        name: Name in the zoo or on the Hub.
+        title: Short description of what the network does.
+        data: Training and test data.
+        data_licence: Licence of the data.
+        data_address: Source of the data.
+        licence: Licence of the network's files.
+        network: Name for zerocross.models.create.
+        options: All options of the network.
+        input_size: Input size of one sample.
+        class_names: One name per output.
+        method: Training method of the binary weights.
+        recipe: Recipe of the run.
+        command: Command that trains the same run.
+        epochs: Total number of epochs of all stages.
+        seed: Seed of the run.
+        config: Hash of the run's config; a checkout of zerocross contains the result as results/runs/HASH.json.
         evaluated_on: "test" or "validation".
-        trained_top1: accuracy in percent at the end of training, of the PyTorch network.
-        samples: of the part that the packed file was evaluated on; 0 where it was not.
-        correct: how many of them the packed file gets right.
-        agreeing: for how many of them the packed file and the PyTorch network give the same class.
-        real: how the packed file stores weights of real layers; "int8" ones are so in the PyTorch network, too.
-        float_bytes: of the parameters in float32.
-        packed_file: the packed network.
-        packed_bytes: its size.
-        packed_sha256: its checksum.
-        weights_file: the PyTorch network's weights.
-        weights_bytes: its size.
-        weights_sha256: its checksum.
-        milliseconds: of one prediction: batch 1, one thread, preprocessing not included.
-        cpu: on which.
-        made_with: versions and date of training.
+        trained_top1: Accuracy of the PyTorch network in percent at the end of training.
+        samples: Number of samples on which the packed file was evaluated; 0 if it was not.
+        correct: Number of correct predictions of the packed file.
+        agreeing: Number of samples for which the packed file and the PyTorch network give the same class.
+        real: Data type of the weights of real layers; "int8" weights are rounded in the PyTorch network, too.
+        float_bytes: Size of the parameters in float32.
+        packed_file: Name of the packed file.
+        packed_bytes: Size of the packed file.
+        packed_sha256: Checksum of the packed file.
+        weights_file: Name of the file with the PyTorch network's weights.
+        weights_bytes: Size of that file.
+        weights_sha256: Checksum of that file.
+        milliseconds: Time of one prediction: batch 1, one thread, without preprocessing.
+        cpu: Processor on which the time was measured.
+        made_with: Versions and date of training.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> card = zoo.card("digits")
+        >>> card.network, card.method, card.recipe
+        ('digits_net', 'filter', 'digits')
     """
 
     name: str
@@ -86,11 +92,11 @@ class Card:
 
     @property
     def top1(self) -> float | None:
-        """Accuracy of the packed file in percent; None where it was not evaluated."""
+        """Accuracy of the packed file in percent; None if it was not evaluated."""
         return 100 * self.correct / self.samples if self.samples else None
 
     def markdown(self) -> str:
-        """The card as a page."""
+        """Return the card as Markdown."""
         ratio = self.float_bytes / self.packed_bytes
         rows = [
             ("data", f"{self.data}; {self.data_address}"),
@@ -119,17 +125,17 @@ class Card:
 
 
 def read_card(path: Path) -> Card:
-    """A card from its JSON; missing, unknown and mistyped fields are refused."""
+    """Read a card from its JSON file; missing, unknown and mistyped fields raise a ValueError."""
     if not path.is_file():
         raise FileNotFoundError(2, "No such card", str(path))
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as wrong:
-        raise ValueError(f"{path} is not a card: {wrong}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a card: {error}") from None
     known = {field.name: str(field.type).partition("[")[0] for field in fields(Card)}
     if not isinstance(values, dict) or set(values) != set(known):
-        wrong = sorted(set(values) ^ set(known)) if isinstance(values, dict) else [type(values).__name__]
-        raise ValueError(f"{path} is not a card of this version: {', '.join(wrong[:5])} missing or unknown")
+        differing = sorted(set(values) ^ set(known)) if isinstance(values, dict) else [type(values).__name__]
+        raise ValueError(f"{path} is not a card of this version: {', '.join(differing[:5])} missing or unknown")
     kinds = {"str": str, "int": int, "float": (int, float), "dict": dict, "list": list}
     for name, kind in known.items():
         if not isinstance(values[name], kinds[kind]) or isinstance(values[name], bool):
@@ -138,29 +144,29 @@ def read_card(path: Path) -> Card:
 
 
 def write_card(path: Path, card: Card) -> None:
-    """Write a card as JSON, whole or not at all."""
+    """Write a card as JSON, atomically."""
     write_json(path, asdict(card))
 
 
-def verified(path: Path, sha256: str, cure: str) -> Path:
-    """The path of a file that has the checksum on its card, or an error that says so."""
+def verified(path: Path, sha256: str, hint: str) -> Path:
+    """Return the path of a file if its checksum is that on its card; otherwise raise an error that ends with `hint`."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: {cure}")
-    if (found := checksum(path)) != sha256:
+        raise FileNotFoundError(f"{path} is missing: {hint}")
+    if (actual := checksum(path)) != sha256:
         raise ValueError(
-            f"{path} is not the file of its card (sha256 {found[:16]}..., not {sha256[:16]}...): it was changed or cut "
-            f"short; {cure}"
+            f"{path} does not match its card (sha256 {actual[:16]}..., expected {sha256[:16]}...): it was changed or "
+            f"truncated; {hint}"
         )
     return path
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def table(cards: Iterable[Card]) -> str:
-    """Cards side by side, as a Markdown table."""
+    """Return a Markdown table with one row per card."""
     header = ["name", "what it does", "network", "training", "packed file", "size", "ms"]
     lines = [f"| {' | '.join(header)} |", "|---|---|---|---|---:|---:|---:|"]
     for card in cards:

@@ -1,4 +1,4 @@
-"""The command that trains a run again, read off its config."""
+"""Derive the command that repeats a run from its config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPTIONS = {"seed": "--seed", "precision": "--precision", "compile": "--compile"
 
 
 def train_command(config: Config) -> str:
-    """`zerocross train ...`, such that its config has the same hash; or the way by the config's own file."""
+    """Return the `zerocross train` command whose config has the same hash, or one that refers to the config file."""
     words = _words(config) if config.recipe in RECIPES else None
     if words is None:
         return f"zerocross train config.json (the config in results/runs/{config.hash}.json)"
@@ -40,7 +40,7 @@ def _words(config: Config) -> list[str] | None:
     try:
         if changed(base, changes).hash != config.hash:
             return None
-    except ValueError:  # two-step training and the like: not a matter of single settings
+    except ValueError:  # for example two-step training, which single settings cannot express
         return None
     for path, text in changes.items():
         words += [_OPTIONS[path], text] if path in _OPTIONS else ["--set", f"{path}={text}"]

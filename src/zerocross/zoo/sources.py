@@ -1,4 +1,4 @@
-"""What the data of the zoo's networks are, by the name of their source: title, licence, address."""
+"""Title, licence and address of the datasets of the zoo's networks, by dataset name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset as a card speaks of it; {source} stands for what the run says it read."""
+    """Description of a dataset on a card; {source} is replaced by the data source that the run recorded."""
 
     title: str
     data: str

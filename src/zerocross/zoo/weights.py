@@ -1,7 +1,7 @@
-"""A state dict as a small safetensors file: binary weights at a bit each, on request real ones at a byte; no torch.
+"""Store a state dict as a small safetensors file: 1 bit per binary weight, optionally 8 bits per real weight; no torch.
 
-Which tensors are not stored as they are stands in the metadata, under "encoding": {"name": {"bits": shape}} or
-{"name": {"int8": name of the scale per output}}. A file without that entry is a plain state dict.
+The metadata entry "encoding" lists the encoded tensors: {"name": {"bits": shape}} or {"name": {"int8": name of the
+scale per output}}. A file without that entry is a plain state dict.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 ENCODING = "encoding"
-MAX_NUMBERS = 1 << 31  # in one tensor
+MAX_NUMBERS = 1 << 31  # per tensor
 
 Levels = tuple[np.ndarray, np.ndarray]  # int8 levels, and a float32 scale per output
 
 
 def levels_of(weight: np.ndarray) -> Levels:
-    """A real weight (O, ...) in 255 levels per output, the largest magnitude at 127."""
+    """Round a real weight (O, ...) to 255 levels per output; the largest magnitude becomes 127."""
     largest = np.abs(weight).reshape(len(weight), -1).max(axis=1)
     scale = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
     return np.clip(np.rint(weight / _along(scale, weight.ndim)), -127, 127).astype(np.int8), scale
 
 
 def from_levels(levels: Levels) -> np.ndarray:
-    """The weight that such levels stand for."""
+    """Return the weight that the levels represent."""
     return levels[0].astype(np.float32) * _along(levels[1], levels[0].ndim)
 
 
 def encoded(state: Mapping[str, np.ndarray], quantised: Mapping[str, Levels]) -> bytes:
-    """The bytes of the file.
+    """Return the bytes of the file.
 
     Args:
-        state: name -> array; a matrix or kernel that holds nothing but -1 and +1 is stored as bits.
-        quantised: name -> levels of those that are stored as such.
+        state: Arrays by name; a matrix or kernel that contains only -1 and +1 is stored as bits.
+        quantised: Levels by name, for the weights that are stored as int8.
     """
     tensors: dict[str, np.ndarray] = {}
     encoding: dict[str, Any] = {}
@@ -56,14 +56,14 @@ def encoded(state: Mapping[str, np.ndarray], quantised: Mapping[str, Levels]) ->
 
 
 def read_state(path: Path) -> dict[str, np.ndarray]:
-    """The state dict of such a file, or of a plain safetensors file; ValueError where it is neither."""
+    """Read the state dict of such a file or of a plain safetensors file; raise a ValueError if it is neither."""
     try:
         with safe_open(path, framework="np") as file:
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
             encoding = json.loads((file.metadata() or {}).get(ENCODING, "{}"))
         return _decoded(stored, encoding)
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as wrong:
-        raise ValueError(f"{path} is not a readable state dict: {' '.join(str(wrong).split())[:160]}") from None
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is not a readable state dict: {' '.join(str(error).split())[:160]}") from None
 
 
 def _decoded(stored: dict[str, np.ndarray], encoding: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -83,7 +83,7 @@ def _decoded(stored: dict[str, np.ndarray], encoding: Mapping[str, Any]) -> dict
                 raise ValueError(f"{name} has {array.dtype} levels {array.shape} and scales {scale.shape}")
             state[name] = from_levels((array, scale))
         else:
-            raise ValueError(f"{name} is stored in a way that is unknown: {kind}")
+            raise ValueError(f"{name} has the unknown encoding {kind!r}")
     return state
 
 

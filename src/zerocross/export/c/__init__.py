@@ -1,1 +1,1 @@
-"""Networks as C99 files."""
+"""Export to C99."""

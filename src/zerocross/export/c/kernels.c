@@ -1,10 +1,10 @@
-/* The kernels of exported networks. The exporter takes from here those that a network uses, with what they need. */
+/* The kernels of exported networks. The exporter copies those that a network uses, and the ones they depend on. */
 
 /* ---- popcount */
 #if defined(__POPCNT__) || defined(__aarch64__) || defined(__wasm__)
 #define popcount(x) ((unsigned)__builtin_popcountll(x))
 #else
-/* Without an instruction for it: pairs, nibbles and bytes of bits are summed side by side. */
+/* Without a popcount instruction: sum pairs, nibbles and bytes of bits in parallel. */
 static KERNEL unsigned popcount(uint64_t x)
 {
     x -= (x >> 1) & UINT64_C(0x5555555555555555);
@@ -15,13 +15,13 @@ static KERNEL unsigned popcount(uint64_t x)
 #endif
 
 /* ---- window_type */
-/* A window that slides over an image: sizes of the image, elements from line to line and from pixel to pixel, and the
-   window itself. */
+/* A window that slides over an image: sizes of the image, elements between lines and between pixels, and the window
+   itself. */
 struct window {
     int32_t height, width, line, pixel, kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
 };
 
-/* Where a window lies: its first pixel, and which of its rows and columns are inside the image. */
+/* The position of a window: its first pixel, and the range of its rows and columns that are inside the image. */
 struct inside {
     int32_t y, x, y_begin, y_end, x_begin, x_end;
 };
@@ -53,7 +53,7 @@ static KERNEL int32_t taps_inside(struct inside in)
 }
 
 /* ---- gather: look */
-/* The bits of a window that lies inside its image, tap after tap, `bytes` of each pixel. */
+/* Gather the bits of a window inside the image, tap by tap, `bytes` per pixel. */
 static KERNEL void gather(uint64_t *row, const uint8_t *bits, const struct window *g, struct inside in, int32_t bytes,
                           int32_t words)
 {
@@ -72,7 +72,7 @@ static KERNEL void gather(uint64_t *row, const uint8_t *bits, const struct windo
 }
 
 /* ---- gather_border: look */
-/* Likewise for one that sticks out: the mask is 1 where there are pixels. */
+/* As gather, for a window that overlaps the border: the mask is 1 for taps inside the image. */
 static KERNEL void gather_border(uint64_t *row, uint64_t *mask, const uint8_t *bits, const struct window *g,
                                  struct inside in, int32_t bytes, int32_t words)
 {
@@ -89,7 +89,7 @@ static KERNEL void gather_border(uint64_t *row, uint64_t *mask, const uint8_t *b
 }
 
 /* ---- gather_ones: look */
-/* Likewise, with +1 in place of the pixels that are not there; `last` are the bits of a pixel's last byte. */
+/* As gather, with +1 for taps outside the image; `last` is the last byte of such a pixel. */
 static KERNEL void gather_ones(uint64_t *row, const uint8_t *bits, const struct window *g, struct inside in, int32_t bytes,
                                uint8_t last, int32_t words)
 {
@@ -110,8 +110,8 @@ static KERNEL void gather_ones(uint64_t *row, const uint8_t *bits, const struct 
 }
 
 /* ---- gather_group: look */
-/* The bits of some channels of a window, one by one; beyond the border there is `pad` where that is 1, else nothing.
-   Returns how many taps count; the mask is always written. */
+/* Gather the bits of some channels of a window, one by one. If `pad` is 1, taps outside the image are +1; otherwise
+   they are masked out. Returns the number of taps that count; the mask is always written. */
 static KERNEL int32_t gather_group(uint64_t *row, uint64_t *mask, const uint8_t *bits, const struct window *g,
                                    struct inside in, int32_t first, int32_t channels, int32_t pad, int32_t words)
 {
@@ -138,7 +138,7 @@ static KERNEL int32_t gather_group(uint64_t *row, uint64_t *mask, const uint8_t 
 }
 
 /* ---- count_type */
-/* As wide as the lanes in which the processor counts bits, if it does that in lanes. */
+/* As wide as the vector lanes in which the processor counts bits. */
 #if defined(__AVX512VPOPCNTDQ__)
 typedef uint64_t count_type;
 #else
@@ -146,8 +146,8 @@ typedef uint32_t count_type;
 #endif
 
 /* ---- dot: popcount count_type */
-/* Sums of products of bits, total - 2 x (how many differ). Weights stand in blocks of eight outputs, word by word, and
-   then output by output. */
+/* Sums of products of bits: total - 2 x (number of differing bits). Weights are stored in blocks of eight outputs, word
+   by word; the remaining outputs follow one by one. */
 static KERNEL void dot(int32_t *sums, const uint64_t *row, const uint64_t *weight, int32_t words, int32_t outputs,
                        int32_t total)
 {
@@ -169,7 +169,7 @@ static KERNEL void dot(int32_t *sums, const uint64_t *row, const uint64_t *weigh
 }
 
 /* ---- dot_masked: popcount count_type */
-/* Likewise, of the bits in a mask. */
+/* As dot, for the bits in a mask. */
 static KERNEL void dot_masked(int32_t *sums, const uint64_t *row, const uint64_t *mask, const uint64_t *weight,
                               int32_t words, int32_t outputs, int32_t total)
 {
@@ -198,7 +198,7 @@ static KERNEL void to_reals(float *values, const int32_t *sums, int32_t count)
 }
 
 /* ---- multiply_add */
-/* Rounded once, and faster, where ZEROCROSS_FMA is defined and the processor can; else twice, the same everywhere. */
+/* With ZEROCROSS_FMA and hardware support: rounded once, and faster. Otherwise rounded twice, the same everywhere. */
 #if defined(ZEROCROSS_FMA) && (defined(__FMA__) || defined(__ARM_FEATURE_FMA))
 #define multiply_add(sum, x, y) __builtin_fmaf(x, y, sum)
 #else
@@ -206,8 +206,8 @@ static KERNEL void to_reals(float *values, const int32_t *sums, int32_t count)
 #endif
 
 /* ---- convolve_float: look multiply_add */
-/* Products of a window of real numbers, `channel` elements from one channel to the next. Weights stand in blocks of 16
-   outputs, tap by tap and channel by channel; the last block has the outputs that are left. */
+/* Convolution of real numbers; channels are `channel` elements apart. Weights are stored in blocks of 16 outputs, tap
+   by tap and channel by channel; the last block has the remaining outputs. */
 static KERNEL void convolve_float(float *values, const float *source, const struct window *g, struct inside in,
                                   int32_t inputs, int32_t channel, const float *weight, int32_t outputs)
 {
@@ -237,10 +237,10 @@ static KERNEL void convolve_float(float *values, const float *source, const stru
 }
 
 /* ---- quantise */
-/* Numbers as integers within -127..127, rounded to the nearest (to the even one of two); returns what 1 is worth. */
+/* Quantise numbers to integers within -127..127, rounding half to even; returns the scale. */
 static KERNEL float quantise(int8_t *codes, const float *source, int32_t count)
 {
-    const float round = 12582912.0f; /* 1.5 * 2^23: a sum with it has no room for a fraction */
+    const float round = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     float largest = 0.0f, inverse;
     int32_t i;
     for (i = 0; i < count; i++) {
@@ -256,7 +256,7 @@ static KERNEL float quantise(int8_t *codes, const float *source, int32_t count)
 }
 
 /* ---- convolve_codes: look */
-/* As convolve_float, with integers on both sides; `unit` is what a code of 1 is worth. */
+/* As convolve_float, with integer inputs and weights; `unit` is the scale of the inputs. */
 static KERNEL void convolve_codes(float *values, const int8_t *source, const struct window *g, struct inside in,
                                   int32_t inputs, int32_t channel, const int8_t *weight, int32_t outputs, float unit)
 {
@@ -286,7 +286,7 @@ static KERNEL void convolve_codes(float *values, const int8_t *source, const str
 }
 
 /* ---- convolve_bits: look */
-/* Likewise, of weights -1 and +1: for each tap and channel the bits of all outputs, in `bytes` bytes. */
+/* As convolve_float, with weights -1 and +1: for each tap and channel, the bits of all outputs in `bytes` bytes. */
 static KERNEL void convolve_bits(float *values, const float *source, const struct window *g, struct inside in,
                                  int32_t inputs, int32_t channel, const uint8_t *weight, int32_t outputs)
 {
@@ -309,7 +309,7 @@ static KERNEL void convolve_bits(float *values, const float *source, const struc
 }
 
 /* ---- depthwise_float: look */
-/* A filter for each channel; weights stand tap by tap. */
+/* Depthwise convolution: one filter per channel; weights are stored tap by tap. */
 static KERNEL void depthwise_float(float *values, const float *source, const struct window *g, struct inside in,
                                    int32_t channels, const float *weight)
 {
@@ -360,7 +360,7 @@ static KERNEL void avg_pool(float *values, const float *source, const struct win
 }
 
 /* ---- pool_count: look */
-/* How many pixels an average is over, with the padding. */
+/* Number of pixels of an average pool, including padding. */
 static KERNEL int32_t pool_count(const struct window *g, struct inside in)
 {
     int32_t y = in.y + g->kernel_y < g->height + g->pad_y ? g->kernel_y : g->height + g->pad_y - in.y;
@@ -421,7 +421,7 @@ static KERNEL void clamp(float *values, float low, float high, int32_t count)
 }
 
 /* ---- pack_flags */
-/* Eight bytes that are 0 or 1 as the bits of one; the first is the lowest. */
+/* Pack eight bytes that are 0 or 1 into one byte; the first becomes the lowest bit. */
 static KERNEL uint8_t pack_flags(const uint8_t *flags)
 {
     uint64_t bytes;
@@ -430,7 +430,7 @@ static KERNEL uint8_t pack_flags(const uint8_t *flags)
 }
 
 /* ---- pack_signs: pack_flags */
-/* The bits [x >= 0], eight to a byte. */
+/* The bits [x >= 0], eight per byte. */
 static KERNEL void pack_signs(uint8_t *bits, const float *values, int32_t count)
 {
     int32_t i, l;
@@ -495,7 +495,7 @@ static KERNEL void unpack(float *values, const uint8_t *bits, int32_t count)
 }
 
 /* ---- transpose */
-/* From rows of `columns` numbers to columns: target[column][row] = source[row][column]. */
+/* Transpose: target[column][row] = source[row][column]. */
 static KERNEL void transpose(float *target, const float *source, int32_t rows, int32_t columns)
 {
     for (int32_t column = 0; column < columns; column++)

@@ -1,14 +1,14 @@
-"""Weights in the order in which the kernels of a C file read them."""
+"""Memory layout of weights, in the order in which the kernels of a C file read them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-BIT_LANES, REAL_LANES = 8, 16  # outputs of a block
+BIT_LANES, REAL_LANES = 8, 16  # outputs per block
 
 
 def bit_words(signs: np.ndarray, tap_bits: int) -> np.ndarray:
-    """Weights of -1 and +1 as uint64, (outputs, words): a row holds its taps, each from a multiple of `tap_bits` on."""
+    """Pack weights of -1 and +1 into uint64 of shape (outputs, words); each tap starts at a multiple of `tap_bits`."""
     outputs, inputs, *kernel = signs.shape
     taps = np.zeros((outputs, int(np.prod(kernel)), tap_bits), bool)
     taps[:, :, :inputs] = (signs > 0).reshape(outputs, inputs, -1).transpose(0, 2, 1)
@@ -19,14 +19,14 @@ def bit_words(signs: np.ndarray, tap_bits: int) -> np.ndarray:
 
 
 def bit_blocks(rows: np.ndarray) -> np.ndarray:
-    """Rows of words in blocks of eight outputs, word by word; the outputs that are left follow one by one."""
+    """Arrange rows of words in blocks of eight outputs, word by word; the remaining outputs follow one by one."""
     whole = len(rows) // BIT_LANES * BIT_LANES
     blocks = rows[:whole].reshape(-1, BIT_LANES, rows.shape[1]).transpose(0, 2, 1)
     return np.concatenate([blocks.reshape(-1), rows[whole:].reshape(-1)])
 
 
 def real_blocks(weight: np.ndarray) -> np.ndarray:
-    """Weights (outputs, inputs, height, width) in blocks of 16 outputs, tap by tap and input by input."""
+    """Arrange weights (outputs, inputs, height, width) in blocks of 16 outputs, tap by tap and input by input."""
     rows = weight.transpose(0, 2, 3, 1).reshape(len(weight), -1)
     whole = len(rows) // REAL_LANES * REAL_LANES
     blocks = rows[:whole].reshape(-1, REAL_LANES, rows.shape[1]).transpose(0, 2, 1)
@@ -34,11 +34,11 @@ def real_blocks(weight: np.ndarray) -> np.ndarray:
 
 
 def sign_bytes(signs: np.ndarray) -> np.ndarray:
-    """Weights of -1 and +1 for real inputs: for every tap and input the bits of all outputs, as bytes."""
+    """Pack weights of -1 and +1 for real inputs: for every tap and input, the bits of all outputs as bytes."""
     columns = signs.transpose(2, 3, 1, 0).reshape(-1, len(signs)) > 0
     return np.packbits(columns, axis=1, bitorder="little").reshape(-1)
 
 
 def depthwise_taps(weight: np.ndarray) -> np.ndarray:
-    """Weights (channels, 1, height, width), tap by tap."""
+    """Arrange weights (channels, 1, height, width) tap by tap."""
     return weight.reshape(len(weight), -1).T.reshape(-1)

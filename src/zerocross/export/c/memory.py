@@ -1,4 +1,4 @@
-"""Where stored values lie: two static arrays, of floats and of bytes of bits, shared by values that never meet."""
+"""Memory plan of a C file: two static arrays, for floats and for bits, shared by values that are not used together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerocross.export.c.program import CBuffer, CProgram, CStep
 
 @dataclass(eq=False)
 class _Slot:
-    """Memory that one value holds, or several one after the other, and the steps from the first to the last of it."""
+    """Memory of one value, or of several values in succession, and the range of steps in which it is in use."""
 
     elements: int
     first: int
@@ -20,7 +20,7 @@ class _Slot:
 
 
 def plan_memory(program: CProgram) -> dict[str, int]:
-    """Give every buffer in memory its offset; return how many elements each kind takes: {"real": ..., "bits": ...}."""
+    """Assign an offset to every buffer in memory; return the number of elements: {"real": ..., "bits": ...}."""
     slots: dict[CBuffer, _Slot] = {}
     last_read = {buffer: number for number, step in enumerate(program.steps) for buffer in step.reads()}
     for number, step in enumerate(program.steps):
@@ -44,7 +44,7 @@ def plan_memory(program: CProgram) -> dict[str, int]:
 
 
 def _predecessor(step: CStep, number: int, buffer: CBuffer, last_read: dict[CBuffer, int]) -> CBuffer | None:
-    """A value whose place the step's result may take: read for the last time here, and at the same pixel only."""
+    """Return a value that the step's result may overwrite: last read by this step, and only at the same pixel."""
     if buffer is not step.real or step.size != buffer.size or step.op == "planar":
         return None
     candidates = [link.other for link in step.links if link.other is not None and link.other is not step.source]
@@ -57,17 +57,17 @@ def _predecessor(step: CStep, number: int, buffer: CBuffer, last_read: dict[CBuf
 
 
 def _place(slots: Sequence[_Slot]) -> int:
-    """The largest first, each at the lowest offset where no slot of the same time lies; the size of it all."""
+    """Place slots, largest first, each at the lowest free offset during its steps; return the total size."""
     placed: list[_Slot] = []
     for slot in sorted(slots, key=lambda slot: (-slot.elements, slot.first)):
-        rivals = sorted(
+        overlapping = sorted(
             (other for other in placed if other.first <= slot.last and slot.first <= other.last),
             key=lambda other: other.offset,
         )
-        for rival in rivals:
-            if slot.offset + slot.elements <= rival.offset:
+        for other in overlapping:
+            if slot.offset + slot.elements <= other.offset:
                 break
-            slot.offset = max(slot.offset, rival.offset + rival.elements)
+            slot.offset = max(slot.offset, other.offset + other.elements)
         for buffer in slot.buffers:
             buffer.offset = slot.offset
         placed.append(slot)

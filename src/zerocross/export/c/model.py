@@ -1,4 +1,4 @@
-"""A packed network as a pair of C files."""
+"""Export of a packed network to a pair of C files."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _HEAD = """\
 #error "bits are stored for little-endian processors"
 #endif
 
-/* Kernels become part of the steps that call them, with all sizes known, unless code is to be small. */
+/* Kernels are inlined into the steps that call them, with all sizes known, unless optimising for size. */
 #if defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define KERNEL inline __attribute__((always_inline))
 #else
 #define KERNEL
 #endif
 
-/* Steps that read alike stay two: GCC 12 folds them into one at -Os, and then leaves out calls of it. */
+/* Keep identical steps separate: at -Os, GCC 12 merges them into one function and then drops some of its calls. */
 #if defined(__GNUC__) && __GNUC__ >= 8 && !defined(__clang__)
 #define STEP __attribute__((no_icf))
 #else
 #define STEP
 #endif
 
-/* A product and a sum are rounded one after the other, so that every processor gives the same result. GCC has no pragma
-   for it: there -std=c99 or -ffp-contract=off does it. */
+/* Products and sums are rounded separately, so that every processor gives the same result. GCC has no pragma for this:
+   compile with -std=c99 or -ffp-contract=off. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -47,14 +47,14 @@ _HEAD = """\
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A value that a step stores, as the trace of a file shows it.
+class StoredValue:
+    """A value that a step stores, as passed to the trace function.
 
     Attributes:
-        step: number of the step.
-        value: its name in the graph.
-        kind: "real" (floats, channels last) or "bits" (eight channels to a byte, each pixel from a new byte on).
-        size: channels, height and width.
+        step: Number of the step.
+        value: Name of the value in the graph.
+        kind: "real" (floats, channels last) or "bits" (eight channels per byte; each pixel starts with a new byte).
+        size: Channels, height and width.
     """
 
     step: int
@@ -67,8 +67,8 @@ class CModel:
     """A packed network in C99.
 
     Args:
-        graph: a packed network.
-        name: of the files, and what the names of functions begin with.
+        graph: A packed network.
+        name: Name of the files, and prefix of function names.
     """
 
     def __init__(self, graph: Graph, name: str = "model") -> None:
@@ -80,7 +80,7 @@ class CModel:
             member, ctype = ("reals", "float") if kind == "real" else ("bits", "uint8_t")
             if elements:
                 self.memory.need(
-                    member, ctype, elements, "stored values, some of them one after the other in one place"
+                    member, ctype, elements, "stored values; values that are not used together share memory"
                 )
         writer = CWriter(name, self.program, self.constants, self.memory)
         self._functions, self._calls = self._steps(writer)
@@ -88,14 +88,15 @@ class CModel:
         self.kernels = frozenset(writer.kernels)
 
     def _steps(self, writer: CWriter) -> tuple[list[str], list[str]]:
-        functions, calls, taken = [], [], set()
+        functions, calls = [], []
+        used_names = {f"{self.name}_{each}" for each in ("predict", "trace", "normalise", "class_name")}
         for number, step in enumerate(self.program.steps):
             name = base = f"{self.name}_{identifier(step.node.output)}"
             count = 1
-            while name in taken | {f"{self.name}_{each}" for each in ("predict", "trace", "normalise", "class_name")}:
+            while name in used_names:
                 count += 1
                 name = f"{base}_{count}"
-            taken.add(name)
+            used_names.add(name)
             function, call = writer.function(number, step, name)
             functions.append(function)
             calls.append(call)
@@ -105,29 +106,29 @@ class CModel:
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of all constants: section .rodata of the object file, without what the compiler adds."""
+        """Bytes of all constants: section .rodata of the object file, without additions by the compiler."""
         return self.constants.bytes
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of static memory: section .bss of the object file. The caller's input and output are not in it."""
+        """Bytes of static memory: section .bss of the object file, without the caller's input and output."""
         return self.memory.bytes
 
     @property
     def inputs(self) -> int:
-        """Numbers of an input."""
+        """Number of floats of an input."""
         return math.prod(self.graph.input_size)
 
     @property
     def outputs(self) -> int:
-        """Numbers of an output."""
+        """Number of floats of an output."""
         return math.prod(self.program.output_size)
 
     @cached_property
-    def stored(self) -> list[Stored]:
-        """What is stored, in the order in which `NAME_trace` is called."""
+    def stored(self) -> list[StoredValue]:
+        """The stored values, in the order in which `NAME_trace` is called."""
         return [
-            Stored(number, buffer.value, buffer.kind, buffer.size)
+            StoredValue(number, buffer.value, buffer.kind, buffer.size)
             for number, step in enumerate(self.program.steps)
             for buffer in step.writes()
         ]
@@ -135,7 +136,7 @@ class CModel:
     # ---- texts ---------------------------------------------------------------------------------------------------
 
     def header(self) -> str:
-        """The text of NAME.h."""
+        """Return the text of NAME.h."""
         name, upper = self.name, self.name.upper()
         parts = [
             comment(f"{name}.h: {self._about()}"),
@@ -151,21 +152,19 @@ class CModel:
         ]
         if self.graph.preprocessing is not None:
             parts.append(
-                comment(
-                    "From bytes (an image, or codes of a clip) to an input: value / 255, less the mean, over the std."
-                )
+                comment("Convert bytes (an image, or the codes of a clip) to an input: (value / 255 - mean) / std.")
                 + f"\nvoid {name}_normalise(const uint8_t *bytes, float *input);"
             )
         if self.graph.classes:
             parts.append(
-                comment("The name of a class, 0 to outputs - 1, in UTF-8; the empty text for any other number.")
+                comment("The name of a class, 0 to outputs - 1, in UTF-8; an empty string for any other index.")
                 + f"\nconst char *{name}_class_name(int32_t index);"
             )
         parts.append(
             f"#ifdef {upper}_TRACE\n"
             + comment(
-                "Yours, where the file is compiled with this macro: called after each step with what it has stored,",
-                "channels last; 0 for what it has not.",
+                "To be defined by you if the file is compiled with this macro. It is called after each step with the",
+                "values that the step has stored, channels last; 0 if it has stored none.",
             )
             + f"\nvoid {name}_trace(int32_t step, const float *reals, const uint8_t *bits);\n#endif"
         )
@@ -173,11 +172,11 @@ class CModel:
         return "\n\n".join(parts) + "\n"
 
     def source(self) -> str:
-        """The text of NAME.c."""
+        """Return the text of NAME.c."""
         return join_sources([self])
 
     def body(self) -> str:
-        """What the source has beyond its head and kernels."""
+        """Return the source without its head and kernels."""
         name, upper = self.name, self.name.upper()
         parts = [self.constants.text(f"{name}_constants")] if self.constants.members else []
         parts += [self.memory.text(f"{name}_memory")] if self.memory.members else []
@@ -187,11 +186,11 @@ class CModel:
         return "\n\n".join([*parts, *self._extras, "#undef TRACE"])
 
     def about_source(self) -> str:
-        """The comment that the source begins with."""
+        """Return the comment at the start of the source."""
         return comment(
             f"{self.name}.c: {self._about()} {self.constant_bytes} bytes of constants, {self.memory_bytes} bytes of",
-            "static memory. C99, little-endian; nothing is allocated, nothing of the C library is used but memcpy and",
-            "memset.",
+            "static memory. C99, little-endian; no memory is allocated, and only memcpy and memset of the C library",
+            "are used.",
         )
 
     def _about(self) -> str:
@@ -205,7 +204,7 @@ class CModel:
         return " ".join(words)
 
     def _extra_functions(self) -> list[str]:
-        name, found = self.name, []
+        name, functions = self.name, []
         preprocessing, size = self.graph.preprocessing, self.graph.input_size
         if preprocessing is not None:
             std, mean = (np.array(each, np.float32) for each in (preprocessing.std, preprocessing.mean))
@@ -216,24 +215,24 @@ class CModel:
                 for role, vector in (("scale", factor), ("shift", term))
             ]
             each = math.prod(size) // channels
-            place = "0" if channels == 1 else f"i / {each}"
-            found.append(
+            index = "0" if channels == 1 else f"i / {each}"
+            functions.append(
                 f"void {name}_normalise(const uint8_t *bytes, float *input)\n{{\n"
                 f"    for (int32_t i = 0; i < {self.inputs}; i++) {{\n"
-                f"        float product = (float)bytes[i] * {arrays[0]}[{place}];\n"
-                f"        input[i] = product + {arrays[1]}[{place}];\n    }}\n}}"
+                f"        float product = (float)bytes[i] * {arrays[0]}[{index}];\n"
+                f"        input[i] = product + {arrays[1]}[{index}];\n    }}\n}}"
             )
         if self.graph.classes:
             names = f"{name}_constants.{self.constants.strings('classes', self.graph.classes)}"
-            found.append(
+            functions.append(
                 f"const char *{name}_class_name(int32_t index)\n{{\n"
                 f'    return index >= 0 && index < {len(self.graph.classes)} ? {names}[index] : "";\n}}'
             )
-        return found
+        return functions
 
 
 def join_sources(models: Sequence[CModel]) -> str:
-    """One C file of several networks, which share their kernels."""
+    """Return one C file with several networks, which share their kernels."""
     about = "\n".join(model.about_source() for model in models)
     includes = "\n".join(f'#include "{model.name}.h"' for model in models)
     kernels = kernels_text(set().union(*(model.kernels for model in models)))

@@ -1,7 +1,8 @@
-"""From a packed graph to the steps of a C file: which values are stored, by whom, and in which form.
+"""Convert a packed graph to the steps of a C file: which values are stored, by which step, and in which form.
 
-A real value is stored pixel by pixel, its channels side by side; bits likewise, eight to a byte, each pixel from a new
-byte on. Everything else (a layer's sums, what follows it up to a sign) lives for one pixel only.
+A real value is stored pixel by pixel, channels last; bits are stored in the same order, eight per byte, and each pixel
+starts with a new byte. All other values, such as the sums of a layer and elementwise results up to a sign, exist only
+for one pixel at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zerocross.runtime.infer import Value, check
 Size = tuple[int, int, int]
 BINARY = ("binary_conv2d", "binary_linear")
 LAYERS = ("conv2d", "linear")
-MAX_ELEMENTS = (1 << 31) - 1  # of any array: indices are int32_t
+MAX_ELEMENTS = (1 << 31) - 1  # per array: indices are int32_t
 
 
 @dataclass(eq=False)
@@ -26,12 +27,12 @@ class CBuffer:
     """A stored value.
 
     Attributes:
-        value: its name in the graph.
+        value: Name of the value in the graph.
         kind: "real" or "bits".
-        size: channels, height and width.
+        size: Channels, height and width.
         place: "memory" (planned), or "input" and "output", which belong to the caller.
-        planar: whether channels come first, as in the caller's arrays, rather than last.
-        offset: elements from the start of the memory for its kind.
+        planar: True if channels come first, as in the caller's arrays, and not last.
+        offset: Offset in elements from the start of the memory for its kind.
     """
 
     value: str
@@ -43,18 +44,21 @@ class CBuffer:
 
     @property
     def pitch(self) -> int:
-        """Elements (float, or bytes of bits) of a pixel."""
+        """Elements (floats, or bytes of bits) per pixel."""
         return self.size[0] if self.kind == "real" else -(-self.size[0] // 8)
 
     @property
     def elements(self) -> int:
-        """Elements in all."""
+        """Total number of elements."""
         return self.pitch * self.size[1] * self.size[2]
 
 
 @dataclass(frozen=True)
 class CLink:
-    """An elementwise node of a step, whose channels begin at `channel` of the node's; `other` is what is added."""
+    """An elementwise node of a step.
+
+    The channels of the step start at `channel` of the node's channels; `other` is the value that an "add" adds.
+    """
 
     node: Node
     channel: int
@@ -66,18 +70,18 @@ class CStep:
     """One pass over the pixels of a value.
 
     Attributes:
-        op: a packed op, or "identity", "unpack" (bits to reals), "planar" (channels to the front) or "pixels" (to the
-            back).
-        node: the node that it is named after.
-        source: what it reads.
-        size: of the values that it makes, before they are put into their place.
-        links: what follows, elementwise.
-        real: where values are stored, or None.
-        bits: where their signs are stored, or None.
-        sign: the sign or threshold.
-        channel: where in `real` and `bits` its channels begin.
-        clear: whether `real` has channels that no step writes, to be set to 0 first.
-        in_place: whether `real` lies where an added value lay.
+        op: A packed op, or "identity", "unpack" (bits to reals), "planar" (to channels first) or "pixels" (to channels
+            last).
+        node: The node after which the step is named.
+        source: Buffer that the step reads.
+        size: Channels, height and width of the values that it computes.
+        links: The elementwise nodes that follow.
+        real: Buffer in which the values are stored, or None.
+        bits: Buffer in which their signs are stored, or None.
+        sign: The sign or threshold node, or None.
+        channel: First channel of `real` and `bits` that the step writes.
+        clear: Set `real` to 0 first, since no step writes some of its channels.
+        in_place: True if `real` overwrites the added value.
     """
 
     op: str
@@ -93,11 +97,11 @@ class CStep:
     in_place: bool = False
 
     def reads(self) -> list[CBuffer]:
-        """The stored values that it reads."""
+        """Return the buffers that the step reads."""
         return [self.source, *(link.other for link in self.links if link.other is not None)]
 
     def writes(self) -> list[CBuffer]:
-        """Those that it stores, or stores a part of."""
+        """Return the buffers that the step writes, completely or in part."""
         return [buffer for buffer in (self.real, self.bits) if buffer is not None]
 
 
@@ -111,7 +115,7 @@ class CProgram:
 
 
 def make_program(graph: Graph) -> CProgram:
-    """The steps of a packed graph; ValueError, with the reason, where it is not a sound one or too large."""
+    """Return the steps of a packed graph; raise a ValueError with the reason if it is invalid or too large."""
     graph = check(graph)
     simple, values = simplify(graph)
     simple, values = _without_flatten(simple, values)
@@ -119,7 +123,7 @@ def make_program(graph: Graph) -> CProgram:
 
 
 def _without_flatten(graph: Graph, values: dict[str, Value]) -> tuple[Graph, dict[str, Value]]:
-    """Let linear layers read images as they are stored: a linear layer of an image is a convolution as large as it."""
+    """Let linear layers read images directly: a linear layer on an image is a convolution of the image's size."""
     users: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         for name in node.inputs:
@@ -137,7 +141,7 @@ def _without_flatten(graph: Graph, values: dict[str, Value]) -> tuple[Graph, dic
 
 
 class _Builder:
-    """The state of building a program: the steps so far, and the buffers that hold each value."""
+    """State of building a program: the steps so far, and the buffers that hold each value."""
 
     def __init__(self, original: Graph, graph: Graph, values: dict[str, Value]) -> None:
         self.original, self.graph = original, graph
@@ -148,7 +152,7 @@ class _Builder:
         self.bits: dict[str, CBuffer] = {}
         self.steps: list[CStep] = []
         name = graph.nodes[0].output
-        self.input = CBuffer(name, "real", self.sizes[name], "input", planar=_two_ways(self.sizes[name]))
+        self.input = CBuffer(name, "real", self.sizes[name], "input", planar=_order_matters(self.sizes[name]))
         if not self.input.planar:
             self.reals[name] = self.input
 
@@ -165,22 +169,22 @@ class _Builder:
         return CProgram(self.original, output_size, self.steps)
 
     def _finish(self) -> None:
-        """Bring the result into the caller's array, unless a step has put it there already."""
+        """Copy the result to the caller's array, unless a step has already written it there."""
         name = self.graph.output
         source = self._real(name)
         if source.place != "output":
             target = CBuffer(name, "real", self.sizes[name], "output", planar=True)
-            op = "planar" if _two_ways(self.sizes[name]) and not source.planar else "identity"
+            op = "planar" if _order_matters(self.sizes[name]) and not source.planar else "identity"
             self.steps.append(CStep(op, self.makers[name], source, self.sizes[name], real=target))
 
     def _new_real(self, name: str) -> CBuffer:
         if name not in self.reals:
-            outside = name == self.graph.output and not _two_ways(self.sizes[name])
+            outside = name == self.graph.output and not _order_matters(self.sizes[name])
             self.reals[name] = CBuffer(name, "real", self.sizes[name], "output" if outside else "memory")
         return self.reals[name]
 
     def _real(self, name: str) -> CBuffer:
-        """A value as float, channels last."""
+        """Return the buffer of a value as floats, channels last."""
         if name not in self.reals:
             from_input = name == self.input.value
             source = self.input if from_input else self.bits[name]
@@ -190,7 +194,7 @@ class _Builder:
         return self.reals[name]
 
     def _packed(self, name: str) -> CBuffer:
-        """A value as bits; those that were flattened are stored as -1 and +1."""
+        """Return the buffer of a value as bits; flattened bits are stored as -1 and +1, and packed again here."""
         if name not in self.bits:
             self.bits[name] = CBuffer(name, "bits", self.sizes[name])
             step = CStep("identity", self.makers[name], self._real(name), self.sizes[name], bits=self.bits[name])
@@ -225,13 +229,13 @@ class _Builder:
         return self._real(group.source)
 
 
-def _two_ways(size: Size) -> bool:
-    """Whether channels first and channels last are different orders."""
+def _order_matters(size: Size) -> bool:
+    """Return True if channels first and channels last are different orders."""
     return size[0] > 1 and size[1] * size[2] > 1
 
 
 def layer_shape(step: CStep) -> tuple[int, int, int, int]:
-    """Outputs, inputs of a group, height and width of a layer's kernel; a linear layer's is all of its input."""
+    """Return outputs, inputs per group, kernel height and width; the kernel of a linear layer is its whole input."""
     shape = step.node.attrs["shape"]
     outputs, inputs = shape[:2]
     kernel = shape[2:] or step.source.size[1:]

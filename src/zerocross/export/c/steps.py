@@ -1,4 +1,4 @@
-"""The C function of each step."""
+"""Write the C function of each step."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class CWriter:
     """Writes the functions of a program.
 
     Args:
-        name: what every name of the file begins with.
-        program: whose memory is planned.
-        constants: receives weights and parameters.
-        memory: receives what steps need while they work on a pixel.
+        name: Prefix of all names in the file.
+        program: The program, with planned memory.
+        constants: Receives weights and parameters.
+        memory: Receives the working memory of the steps.
     """
 
     def __init__(self, name: str, program: CProgram, constants: Constants, memory: Memory) -> None:
@@ -44,32 +44,32 @@ class CWriter:
     # ---- names in C ----------------------------------------------------------------------------------------------
 
     def call(self, kernel: str, *args: object) -> str:
-        """A call of a kernel, which the file then has."""
+        """Return a call of a kernel, and include the kernel in the file."""
         self.kernels.add(kernel)
         return f"{kernel}({', '.join(str(arg) for arg in args)});"
 
     def constant(self, name: str) -> str:
-        """A constant in C."""
+        """Return a constant in C."""
         return f"{self.name}_constants.{name}"
 
     def array(self, node: Node, role: str, array: np.ndarray, about: str = "") -> str:
-        """Add a constant array; return it in C."""
+        """Add a constant array and return it in C."""
         return self.constant(self.constants.array(f"{node.output}_{role}", array, about))
 
     def scratch(self, member: str, ctype: str, count: int, about: str) -> str:
-        """Working memory of at least so many elements, in C."""
+        """Return working memory of at least `count` elements, in C."""
         self.memory.need(member, ctype, count, about)
         return f"{self.name}_memory.{member}"
 
     def base(self, buffer: CBuffer) -> str:
-        """Where a stored value begins, in C."""
+        """Return the address of a stored value, in C."""
         if buffer.place != "memory":
             return buffer.place
         start = f"{self.name}_memory.{'reals' if buffer.kind == 'real' else 'bits'}"
         return f"{start} + {buffer.offset}" if buffer.offset else start
 
     def at_pixel(self, buffer: CBuffer, channel: int = 0) -> str:
-        """Where the present pixel of a stored value begins, in C."""
+        """Return the address of the current pixel of a stored value, in C."""
         single = buffer.size[1] * buffer.size[2] == 1
         first = channel if buffer.kind == "real" else channel // 8
         return self.base(buffer) + ("" if single else f" + pixel * {buffer.pitch}") + (f" + {first}" if first else "")
@@ -77,11 +77,11 @@ class CWriter:
     # ---- functions -----------------------------------------------------------------------------------------------
 
     def function(self, number: int, step: CStep, name: str) -> tuple[str, str]:
-        """The function of a step, and the call of it."""
+        """Return the function of a step, and a call of it."""
         places = {buffer.place for buffer in (*step.reads(), *step.writes())}
-        given = [each for each in ("input", "output") if each in places]
+        args = [each for each in ("input", "output") if each in places]
         types = {"input": "const float *input", "output": "float *output"}
-        head = f"static STEP void {name}({', '.join(types[each] for each in given) or 'void'})"
+        head = f"static STEP void {name}({', '.join(types[each] for each in args) or 'void'})"
         lines = [
             *self._clear(step),
             *self._codes(step),
@@ -90,7 +90,7 @@ class CWriter:
         stored = [self.base(buffer) if buffer is not None else "0" for buffer in (step.real, step.bits)]
         lines.append(f"TRACE({self.name}_trace({number}, {stored[0]}, {stored[1]}));")
         body = "\n".join(f"    {line}" if line else "" for line in lines)
-        return f"{comment(self._about(step))}\n{head}\n{{\n{body}\n}}", f"{name}({', '.join(given)});"
+        return f"{comment(self._about(step))}\n{head}\n{{\n{body}\n}}", f"{name}({', '.join(args)});"
 
     def _about(self, step: CStep) -> str:
         kind = {"real": "floats", "bits": "bits"}
@@ -115,7 +115,7 @@ class CWriter:
         return [f"memset({self.base(step.real)}, 0, {step.real.elements} * sizeof(float));"]
 
     def _codes(self, step: CStep) -> list[str]:
-        """The input of a layer with int8 weights as integers, as the packed runtime has it."""
+        """Quantise the input of a layer with int8 weights to integers, as in the packed runtime."""
         if not self._on_codes(step):
             return []
         count = step.source.elements
@@ -123,7 +123,7 @@ class CWriter:
         return ["const float unit = " + self.call("quantise", codes, self.base(step.source), count)]
 
     def _on_codes(self, step: CStep) -> bool:
-        """Whether a layer multiplies integers."""
+        """Return True if a layer multiplies integers."""
         if step.op not in LAYERS or step.node.attrs.get("groups", 1) != 1:
             return False
         weight = self.graph.tensors[step.node.tensors["weight"]]
@@ -137,7 +137,7 @@ class CWriter:
         return [self.call("transpose", self.base(step.real), self.base(step.source), rows, columns)]
 
     def _pixels(self, step: CStep) -> list[str]:
-        """Loops over the pixels, and what is done for each."""
+        """Return the loops over the pixels with their body."""
         _, height, width = step.size
         inner = list(self._pixel(step))
         if height * width == 1:
@@ -212,9 +212,9 @@ class CWriter:
             yield self.call("pack_signs", target, "values", count)
 
     def _direct_threshold(self, step: CStep) -> tuple[np.ndarray, str] | None:
-        """For sums that go straight into a threshold: the outputs with negated weights, and the call.
+        """Return which outputs have negated weights, and the call, if the sums go directly into a threshold.
 
-        [sum <= t] is [-sum >= -t]: where a threshold is one from above, the weights are negated instead.
+        [sum <= t] equals [-sum >= -t]: for a threshold with direction -1, the weights are negated instead.
         """
         if step.op not in BINARY or step.links or step.sign is None or step.sign.op != "threshold" or step.bits is None:
             return None
@@ -228,7 +228,7 @@ class CWriter:
         array = self.array(step.sign, "threshold", exact.astype(kind))
         return direction < 0, self.call(f"pack_thresholds_{np.dtype(kind).name}", *args, array, step.size[0])
 
-    # ---- what a pixel's values are made from ---------------------------------------------------------------------
+    # ---- the values of a pixel -----------------------------------------------------------------------------------
 
     def _source(self, step: CStep) -> Iterator[str]:
         count, source = step.size[0], step.source
@@ -271,7 +271,7 @@ class CWriter:
         return "const struct inside in = " + self.call("look", self._window(step), "y", "x")
 
     def _window(self, step: CStep) -> str:
-        """The address of the constant that says how a step's window slides."""
+        """Return the address of the constant that describes a step's sliding window."""
         name = f"{step.node.output}_window"
         if step not in self.windows:
             attrs, source = step.node.attrs, step.source
@@ -280,7 +280,7 @@ class CWriter:
                 "kernel": kernel, "stride": attrs.get("stride", (1, 1)), "pad": attrs.get("padding", (0, 0)),
                 "dilation": attrs.get("dilation", (1, 1)),
             }  # fmt: skip
-            fields = {f"{key}_{axis}": pair[place] for key, pair in pairs.items() for place, axis in enumerate("yx")}
+            fields = {f"{key}_{axis}": pair[index] for key, pair in pairs.items() for index, axis in enumerate("yx")}
             pixel = 1 if source.planar else source.pitch
             fields |= {
                 "height": source.size[1],
@@ -295,7 +295,7 @@ class CWriter:
         return self.scratch("sums", "int32_t", step.size[0], "one pixel of a binary layer")
 
     def _binary(self, step: CStep, negated: np.ndarray | None = None) -> Iterator[str]:
-        """Sums of a binary layer."""
+        """Yield the lines that compute the sums of a binary layer."""
         node = step.node
         outputs, inputs, *kernel = layer_shape(step)
         groups, pad = node.attrs.get("groups", 1), any(node.attrs.get("padding", (0, 0)))
@@ -319,7 +319,7 @@ class CWriter:
         lines: list[str] = []
         dot = self.call("dot", sums, row, weight, words, each, taps * inputs) if aligned else ""
         if not aligned:
-            mask = self.scratch("mask", "uint64_t", words, "which of them are there")
+            mask = self.scratch("mask", "uint64_t", words, "the bits that count")
             count = self.call(
                 "gather_group", row, mask, source, window, "in", f"g * {inputs}", inputs, int(ones), words
             )
@@ -329,7 +329,7 @@ class CWriter:
             last = (1 << (inputs % 8 or 8)) - 1
             lines += [self.call("gather_ones", row, source, window, "in", size, last, words), dot]
         elif pad:
-            mask = self.scratch("mask", "uint64_t", words, "which of them are there")
+            mask = self.scratch("mask", "uint64_t", words, "the bits that count")
             inside = self.call("taps_inside", "in").rstrip(";")
             lines += [
                 f"if ({inside} == {taps}) {{",
@@ -346,7 +346,7 @@ class CWriter:
         yield from _grouped(groups, lines)
 
     def _real_layer(self, step: CStep) -> Iterator[str]:
-        """Values of a real layer: products, then the scale of int8 weights or bits, then the bias."""
+        """Yield the lines of a real layer: products, then the scale of int8 weights or bits, then the bias."""
         node, source = step.node, step.source
         outputs, inputs, *kernel = layer_shape(step)
         groups = node.attrs.get("groups", 1)
@@ -382,7 +382,7 @@ class CWriter:
 
 
 def _grouped(groups: int, lines: list[str]) -> list[str]:
-    """The lines, for each group where there are several."""
+    """Return the lines, in a loop over groups if there are several."""
     if groups == 1:
         return lines
     return [f"for (int32_t g = 0; g < {groups}; g++) {{", *(f"    {line}" for line in lines), "}"]

@@ -1,4 +1,4 @@
-"""Python values as C text: names, comments, numbers and arrays."""
+"""Convert Python values to C text: names, comments, numbers and arrays."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ KEYWORDS = frozenset({
 
 
 def check_name(name: str) -> str:
-    """A name that C functions may begin with; ValueError says what it must be."""
+    """Return a name that may be a prefix of C functions; raise a ValueError if it is not valid."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,39}", name) or name in KEYWORDS:
         raise ValueError(
-            f"name = {name!r}: it must be a C identifier of 1..40 letters, digits and underscores that begins with a "
-            "letter, and no keyword"
+            f"name = {name!r}: it must be a C identifier of 1..40 letters, digits and underscores that starts with a "
+            "letter and is not a keyword"
         )
     return name
 
 
 def identifier(text: str) -> str:
-    """Letters, digits and underscores, from any text."""
+    """Convert any text to letters, digits and underscores."""
     return re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")[:60] or "value"
 
 
 def comment_text(text: str) -> str:
-    """A text that can stand in a comment, whatever is in it."""
+    """Escape a text so that it is safe inside a comment."""
     printable = "".join(char if " " <= char <= "~" and char not in "\\?" else "." for char in text)
     return printable.replace("*/", "* /").replace("/*", "/ *")
 
 
 def comment(*sentences: str, indent: str = "") -> str:
-    """A comment, broken into lines."""
+    """Return a comment, wrapped to lines."""
     text = comment_text(" ".join(sentence for sentence in sentences if sentence))
     first = indent + "/* "
     return textwrap.fill(
@@ -47,19 +47,19 @@ def comment(*sentences: str, indent: str = "") -> str:
 
 
 def string(text: str) -> str:
-    """A string literal of the text in UTF-8."""
+    """Return a C string literal of the text in UTF-8."""
     safe = set(range(0x20, 0x7F)) - set(b'"\\?')
     return '"' + "".join(chr(byte) if byte in safe else f"\\{byte:03o}" for byte in text.encode()) + '"'
 
 
 def real(value: float) -> str:
-    """A float constant that reads back as the same float32."""
+    """Return a float constant that reads back as the same float32."""
     text = str(np.float32(value))
     return (text if any(char in text for char in ".e") else f"{text}.0") + "f"
 
 
 def numbers(array: np.ndarray) -> list[str]:
-    """The numbers of an array as C constants."""
+    """Return the numbers of an array as C constants."""
     flat = array.reshape(-1)
     if array.dtype == np.uint64:
         return [f"UINT64_C(0x{value:016x})" for value in flat.tolist()]
@@ -71,7 +71,7 @@ def numbers(array: np.ndarray) -> list[str]:
 
 
 def filled(items: Iterable[str], indent: str) -> str:
-    """Items with commas, as many to a line as fit."""
+    """Join items with commas, as many per line as fit."""
     lines, line = [], indent
     for item in items:
         if len(line) + len(item) + 2 > WIDTH and line != indent:
@@ -82,5 +82,5 @@ def filled(items: Iterable[str], indent: str) -> str:
 
 
 def size_text(size: Sequence[int]) -> str:
-    """A size such as 16 x 32 x 32."""
+    """Return a size as text, such as 16 x 32 x 32."""
     return " x ".join(str(each) for each in size)

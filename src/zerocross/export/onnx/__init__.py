@@ -1,1 +1,1 @@
-"""Networks as ONNX files: standard operators, or QONNX with BipolarQuant."""
+"""Export to ONNX: standard operators, or QONNX with BipolarQuant."""

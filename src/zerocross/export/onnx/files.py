@@ -11,13 +11,13 @@ with named():
 
 
 def make(graph: Graph, name: str) -> Exported:
-    """NAME.onnx: standard operators, for any number of samples."""
+    """Return NAME.onnx: standard operators, for any batch size."""
     data = to_onnx(graph).SerializeToString()
     return Exported({f"{name}.onnx": data}, (f"ONNX opset {OPSET}; {len(data):,} bytes",))
 
 
 def make_qonnx(graph: Graph, name: str) -> Exported:
-    """NAME.onnx: standard operators and BipolarQuant, for one sample."""
+    """Return NAME.qonnx.onnx: standard operators and BipolarQuant, for batches of one sample."""
     data = to_onnx(graph, bipolar=True, batch=1).SerializeToString()
     note = f"QONNX: ONNX opset {OPSET} and qonnx.custom_op.general; {len(data):,} bytes"
     return Exported({f"{name}.qonnx.onnx": data}, (note,))

@@ -1,4 +1,4 @@
-"""A packed network as an ONNX model."""
+"""Convert a packed network to an ONNX model."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from zerocross.export.onnx.writer import QONNX_DOMAIN, OnnxWriter
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.infer import check, infer
 
-OPSET, IR_VERSION = 17, 8  # of 2022, which every runtime in use reads
+OPSET, IR_VERSION = 17, 8  # from 2022, supported by all current runtimes
 
 
 def to_onnx(graph: Graph, *, bipolar: bool = False, batch: int | str = "N") -> ModelProto:
-    """An ONNX model of a packed network, from float32 inputs to float32 outputs.
+    """Return an ONNX model of a packed network, from float32 inputs to float32 outputs.
 
     Args:
-        graph: a packed network.
-        bipolar: write signs and binary weights as QONNX's BipolarQuant.
-        batch: how many samples an input holds; a text leaves it open.
+        graph: A packed network.
+        bipolar: Write signs and binary weights as QONNX's BipolarQuant.
+        batch: Batch size; a string makes it a dynamic dimension of this name.
     """
     graph = check(graph)
     values = infer(graph)
-    writer = OnnxWriter(bipolar=bipolar, taken=list(values))
+    writer = OnnxWriter(bipolar=bipolar, used_names=list(values))
     for node in graph.nodes[1:]:
         OPERATORS[node.op](OnnxNode(graph, node, values, writer))
     output = graph.output
@@ -40,10 +40,10 @@ def to_onnx(graph: Graph, *, bipolar: bool = False, batch: int | str = "N") -> M
         for name, value in values.items()
         if name not in {graph.nodes[0].output, graph.output}
     ]
-    made = helper.make_graph(writer.nodes, "zerocross", ends[:1], ends[1:], writer.initializers, value_info=known)
+    onnx_graph = helper.make_graph(writer.nodes, "zerocross", ends[:1], ends[1:], writer.initializers, value_info=known)
     opsets = [helper.make_opsetid("", OPSET)] + [helper.make_opsetid(QONNX_DOMAIN, 1)] * bipolar
     model = helper.make_model(
-        made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="zerocross", producer_version=__version__
+        onnx_graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="zerocross", producer_version=__version__
     )
     helper.set_model_props(model, _properties(graph))
     if bipolar:
@@ -53,10 +53,10 @@ def to_onnx(graph: Graph, *, bipolar: bool = False, batch: int | str = "N") -> M
 
 
 def _properties(graph: Graph) -> dict[str, str]:
-    """What a file says of itself, as texts: provenance, classes and preprocessing as JSON."""
-    found = {f"provenance.{key}": text for key, text in graph.provenance.items()}
+    """Return the metadata of a file: provenance, and classes and preprocessing as JSON."""
+    properties = {f"provenance.{key}": text for key, text in graph.provenance.items()}
     if graph.classes:
-        found["classes"] = json.dumps(graph.classes)
+        properties["classes"] = json.dumps(graph.classes)
     if graph.preprocessing is not None:
-        found["preprocessing"] = json.dumps(graph.preprocessing.to_json())
-    return found
+        properties["preprocessing"] = json.dumps(graph.preprocessing.to_json())
+    return properties

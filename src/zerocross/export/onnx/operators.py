@@ -1,4 +1,4 @@
-"""Every packed op in ONNX's operators."""
+"""Translate every packed op to ONNX operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One node of a packed graph, and what is known of the values."""
+    """One node of a packed graph, and the shapes and kinds of all values."""
 
     graph: Graph
     node: Node
@@ -28,22 +28,22 @@ class OnnxNode:
 
     @property
     def x(self) -> str:
-        """Its first input."""
+        """Name of its first input."""
         return self.node.inputs[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of its first input, without the batch."""
+        """Shape of its first input, without the batch dimension."""
         return self.values[self.x].shape
 
-    def vector(self, role: str, wanted: str = "") -> str:
-        """A vector, one number per channel, in a shape that broadcasts."""
-        return self.channels(self.graph.tensors[self.node.tensors[role]], wanted or role)
+    def vector(self, role: str, name: str = "") -> str:
+        """Add the node's vector of this role as a constant that broadcasts over its output; return its name."""
+        return self.channels(self.graph.tensors[self.node.tensors[role]], name or role)
 
-    def channels(self, vector: np.ndarray, wanted: str) -> str:
-        """Numbers per channel in a shape that broadcasts over the node's output."""
+    def channels(self, vector: np.ndarray, name: str) -> str:
+        """Add one number per channel as a constant that broadcasts over the node's output; return its name."""
         ends = (1,) * (len(self.values[self.node.output].shape) - 1)
-        return self.writer.constant(f"{self.node.output}/{wanted}", vector.reshape(1, -1, *ends))
+        return self.writer.constant(f"{self.node.output}/{name}", vector.reshape(1, -1, *ends))
 
 
 def _conv(c: OnnxNode) -> None:
@@ -84,18 +84,18 @@ def _linear(c: OnnxNode) -> None:
 
 
 def _bits(c: OnnxNode) -> bool:
-    """Whether the weights of a layer are stored as bits."""
+    """Return True if the weights of a layer are stored as bits."""
     return c.graph.tensors[c.node.tensors["weight"]].dtype == np.uint8
 
 
 def _on_codes(c: OnnxNode) -> bool:
-    """Whether a layer multiplies integers, as the packed runtime does with int8 weights."""
+    """Return True if a layer multiplies integers, as the packed runtime does with int8 weights."""
     weight = c.graph.tensors[c.node.tensors["weight"]]
     return weight.dtype == np.int8 and c.node.attrs.get("groups", 1) == 1 and weight[0].size <= MAX_BYTE_TERMS
 
 
 def _codes(c: OnnxNode) -> tuple[str, str]:
-    """The input as integers within -127..127, and what 1 of them is worth, for each sample."""
+    """Return the input as integers within -127..127, and the scale of each sample."""
     w, near = c.writer, c.node.output
     axes = list(range(1, len(c.shape) + 1))
     largest = w.step("ReduceMax", [w.step("Abs", [c.x], near)], near, axes=axes, keepdims=1)
@@ -106,10 +106,10 @@ def _codes(c: OnnxNode) -> tuple[str, str]:
 
 
 def _weight(c: OnnxNode, *, binary: bool) -> str:
-    """The weight of a layer; that of a linear layer stands (inputs, outputs)."""
+    """Return the weight of a layer; for a linear layer in the shape (inputs, outputs)."""
     bits = binary or _bits(c)
-    whole = weight_signs if bits else _stored_weight if _on_codes(c) else real_weight
-    weight = whole(c.graph, c.node)
+    load = weight_signs if bits else _stored_weight if _on_codes(c) else real_weight
+    weight = load(c.graph, c.node)
     weight = weight.T if weight.ndim == 2 else weight
     if bits:
         return c.writer.binary_weight(weight, c.node.output)
@@ -121,7 +121,7 @@ def _stored_weight(graph: Graph, node: Node) -> np.ndarray:
 
 
 def _scaled(c: OnnxNode, x: str, scale: np.ndarray, bias: np.ndarray | None, unit: str = "") -> None:
-    """x * unit * scale, + bias, for a layer whose weights are bits or integers."""
+    """Write x * unit * scale + bias, for a layer whose weights are bits or integers."""
     x = c.writer.step("Mul", [x, unit], c.node.output) if unit else x
     product = c.node.output if bias is None else c.writer.name(f"{c.node.output}/scaled")
     c.writer.add("Mul", [x, c.channels(scale, "weight_scale")], product)
@@ -130,7 +130,7 @@ def _scaled(c: OnnxNode, x: str, scale: np.ndarray, bias: np.ndarray | None, uni
 
 
 def _padded(c: OnnxNode, pads: tuple[int, ...], value: float) -> str:
-    """The input with `value` around its images."""
+    """Return the input with its images padded by `value`."""
     top, left, bottom, right = pads
     around = c.writer.constant("pads", [0, 0, top, left, 0, 0, bottom, right], np.int64)
     return c.writer.step("Pad", [c.x, around, c.writer.constant("padding", value)], c.node.output)
@@ -144,10 +144,10 @@ def _sign(c: OnnxNode) -> None:
 
 
 def _threshold(c: OnnxNode) -> None:
-    """[sum >= t], or [sum <= t] where the direction is -1: the sign of direction * (sum - t)."""
+    """Write [sum >= t], or [sum <= t] if the direction is -1, as the sign of direction * (sum - t)."""
     threshold, direction = (c.graph.tensors[c.node.tensors[role]] for role in ("threshold", "direction"))
     near = c.node.output
-    # Sums are far below 2 ** 24, so that what float32 cannot hold is out of their reach as well.
+    # Sums are far below 2 ** 24, so thresholds that float32 cannot represent are never reached.
     limits = np.clip(threshold.astype(np.float64), -(2.0**24), 2.0**24)
     x = c.writer.step("Sub", [c.x, c.channels(limits, "threshold")], near)
     if (direction < 0).any():
@@ -179,7 +179,7 @@ def _plain(op: str, **attrs: int) -> Callable[[OnnxNode], None]:
 
 
 def _windows(c: OnnxNode) -> tuple[int, int, int, int]:
-    """Padding on all four sides with which every window fits, the last ones of ceil mode, too."""
+    """Return the padding on all four sides with which every window fits, including the last ones of ceil mode."""
     attrs, ends = c.node.attrs, []
     counts = c.values[c.node.output].shape[1:]
     dilation = attrs.get("dilation", (1, 1))
@@ -191,7 +191,7 @@ def _windows(c: OnnxNode) -> tuple[int, int, int, int]:
 
 def _max_pool(c: OnnxNode) -> None:
     attrs, pads, x = c.node.attrs, _windows(c), c.x
-    if any(pad >= size for pad, size in zip(pads, attrs["kernel"] * 2, strict=True)):  # more than runtimes take
+    if any(pad >= size for pad, size in zip(pads, attrs["kernel"] * 2, strict=True)):  # more than runtimes allow
         x, pads = _padded(c, pads, -math.inf), (0, 0, 0, 0)
     c.writer.add(
         "MaxPool", [x], c.node.output, kernel_shape=attrs["kernel"], strides=attrs["stride"], pads=pads,
@@ -206,7 +206,7 @@ def _avg_pool(c: OnnxNode) -> None:
         include = int(attrs["count_include_pad"])
         c.writer.add("AveragePool", [c.x], c.node.output, pads=pads, count_include_pad=include, **window)
         return
-    # Windows of ceil mode reach beyond the padding: their divisors are PyTorch's, and written out.
+    # Windows of ceil mode reach beyond the padding: write out the divisors that PyTorch uses.
     padded = _padded(c, pads, 0.0)
     mean = c.writer.step("AveragePool", [padded], c.node.output, **window)
     sides = [_divisors(c, axis) for axis in range(2)]

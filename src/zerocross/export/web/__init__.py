@@ -1,1 +1,1 @@
-"""Networks in a browser: WebAssembly, and a page to play with."""
+"""Networks in a browser: WebAssembly and the playground page."""

@@ -40,16 +40,16 @@ async function started(network) {
       watching = false;
       return Array.from(new Float32Array(memory.buffer, wasm.output(), outputs));
     },
-    // Browsers round their clocks: many predictions are timed together.
+    // Browsers reduce the precision of their clocks: time many predictions together.
     milliseconds() {
-      let count = 1, took = 0;
-      while (took < 20 && count < 100000) {
-        count *= took < 2 ? 4 : 2;
+      let count = 1, elapsed = 0;
+      while (elapsed < 20 && count < 100000) {
+        count *= elapsed < 2 ? 4 : 2;
         const began = performance.now();
         for (let i = 0; i < count; i++) wasm.predict();
-        took = performance.now() - began;
+        elapsed = performance.now() - began;
       }
-      return took / count;
+      return elapsed / count;
     },
   };
   return run;
@@ -58,7 +58,7 @@ async function started(network) {
 // ---- inputs ---------------------------------------------------------------------------------------------------------
 
 function scaledImage(source, width, height, fromX, fromY, fromWidth, fromHeight) {
-  // Halved step by step: a browser's single large step would leave pixels out.
+  // Halve the size step by step: a single large step would skip pixels.
   let canvas = document.createElement('canvas');
   canvas.width = fromWidth; canvas.height = fromHeight;
   canvas.getContext('2d').drawImage(source, fromX, fromY, fromWidth, fromHeight, 0, 0, fromWidth, fromHeight);
@@ -80,7 +80,7 @@ function scaledImage(source, width, height, fromX, fromY, fromWidth, fromHeight)
   return canvas;
 }
 
-// As MNIST's digits were made: the ink's box scaled to 20 x 20, its centre of mass in the middle of 28 x 28.
+// As in MNIST: scale the bounding box of the ink to 20 x 20, and move its centre of mass to the middle of 28 x 28.
 function digitCodes() {
   const {data, width, height} = pen.getImageData(0, 0, 280, 280);
   let left = width, right = -1, top = height, bottom = -1;
@@ -114,7 +114,7 @@ function digitCodes() {
   return codes;
 }
 
-// Shorter side to the network's size, then the centre; channel by channel.
+// Resize the shorter side to the network's size and crop the centre; channels first.
 function photoCodes() {
   const [channels, height, width] = active.network.input_size;
   const small = scaledImage($('draw'), width, height, 0, 0, 280, 280);
@@ -137,7 +137,7 @@ async function showImage(blob) {
   if (active.network.kind === 'digit') whiteOnBlack();
 }
 
-// Digits are white on black here: paper is turned round.
+// The network expects white digits on black: invert images with a bright background.
 function whiteOnBlack() {
   const picture = pen.getImageData(0, 0, 280, 280), {data} = picture;
   let border = 0, count = 0;
@@ -159,7 +159,7 @@ function whiteOnBlack() {
   pen.putImageData(picture, 0, 0);
 }
 
-// ---- sound: log-mel codes by the recipe of the packed file ----------------------------------------------------------
+// ---- audio: log-mel codes, preprocessed as specified in the packed file ---------------------------------------------
 
 function melFilters(recipe) {
   const knee = 15, step = Math.log(6.4) / 27;
@@ -220,7 +220,7 @@ function logMel(clip, recipe) {  // (samples,) of 16-bit integers -> mels x fram
   return codes;
 }
 
-// The loudest second, in the middle of silence where a clip is shorter.
+// Cut out the loudest second; pad a shorter clip with silence on both sides.
 function clipped(signal, recipe) {
   const out = new Int16Array(recipe.samples), size = recipe.samples;
   let first = 0;
@@ -236,10 +236,10 @@ function clipped(signal, recipe) {
   return out;
 }
 
-async function hear(data) {  // the bytes of a sound file
+async function classifyAudio(data) {  // the bytes of an audio file
   const recipe = active.network.preprocessing.audio;
   const {length, duration} = await new OfflineAudioContext(1, 1, recipe.rate).decodeAudioData(data.slice(0));
-  if (!length) throw new Error('it holds no sound');
+  if (!length) throw new Error('it contains no audio');
   const context = new OfflineAudioContext(1, Math.max(1, Math.round(duration * recipe.rate)), recipe.rate);
   const source = context.createBufferSource();
   source.buffer = await context.decodeAudioData(data);
@@ -293,7 +293,7 @@ function showBits() {
   const [channels, height, width] = stored.size, data = active.run.bits.get(stored.step), pitch = Math.ceil(channels / 8);
   const flat = height * width === 1;
   $('legend').textContent = flat ? 'Each dot is a bit: filled for +1, empty for −1.' :
-    'Each square is a channel, each dot a bit of it: filled for +1, empty for −1.';
+    'Each square is a channel, each dot a bit: filled for +1, empty for −1.';
   const rows = flat ? 1 : height, tiles = flat ? 1 : channels;
   const columns = flat ? Math.min(channels, 64) : width, lines = flat ? Math.ceil(channels / columns) : rows;
   const room = canvas.parentElement.clientWidth - 34;
@@ -328,10 +328,10 @@ function showBits() {
 
 // ---- the page -------------------------------------------------------------------------------------------------------
 
-const HINTS = {digit: 'Draw a digit here', photo: 'Drop a picture here', voice: 'Hold the button and say a digit'};
+const HINTS = {digit: 'Draw a digit here', photo: 'Drop an image here', voice: 'Hold the button and say a digit'};
 const ACCEPT = {digit: 'image/*', photo: 'image/*', voice: 'audio/*'};
 
-function wipe() {
+function reset() {
   pen.fillStyle = '#000';
   pen.fillRect(0, 0, 280, 280);
   $('hint').textContent = HINTS[active.network.kind];
@@ -349,10 +349,10 @@ function wipe() {
 }
 
 function element(tag, text, className) {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const created = document.createElement(tag);
+  created.textContent = text;
+  if (className) created.className = className;
+  return created;
 }
 
 async function select(network) {
@@ -387,7 +387,7 @@ async function select(network) {
     option.value = stored.step;
     return option;
   }));
-  wipe();
+  reset();
 }
 
 let stroke = null;
@@ -424,30 +424,30 @@ for (const end of ['pointerup', 'pointercancel']) {
     if (codes) classify(codes);
   });
 }
-$('clear').addEventListener('click', wipe);
+$('clear').addEventListener('click', reset);
 $('layer').addEventListener('change', showBits);
 window.addEventListener('resize', () => active && showBits());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => active && showBits());
 
-async function take(file) {
+async function classifyFile(file) {
   $('message').textContent = '';
   try {
     if (active.network.kind === 'voice') {
-      await hear(await file.arrayBuffer());
+      await classifyAudio(await file.arrayBuffer());
     } else {
       await showImage(file);
       $('hint').textContent = '';
       const codes = active.network.kind === 'digit' ? digitCodes() : photoCodes();
       if (codes) classify(codes);
     }
-  } catch (wrong) {
-    const kind = active.network.kind === 'voice' ? 'sound' : 'image';
-    $('message').textContent = `${file.name || 'The recording'} cannot be read as ${kind}: ${wrong.message}`;
+  } catch (error) {
+    const kind = active.network.kind === 'voice' ? 'audio' : 'an image';
+    $('message').textContent = `${file.name || 'The recording'} cannot be read as ${kind}: ${error.message}`;
   }
 }
 
 $('file').addEventListener('change', () => {
-  if ($('file').files[0]) take($('file').files[0]);
+  if ($('file').files[0]) classifyFile($('file').files[0]);
   $('file').value = '';
 });
 document.addEventListener('dragover', (event) => { event.preventDefault(); $('pad').classList.add('over'); });
@@ -455,7 +455,7 @@ document.addEventListener('dragleave', () => $('pad').classList.remove('over'));
 document.addEventListener('drop', (event) => {
   event.preventDefault();
   $('pad').classList.remove('over');
-  if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+  if (event.dataTransfer.files[0]) classifyFile(event.dataTransfer.files[0]);
 });
 
 let recorder = null;
@@ -464,29 +464,29 @@ async function record() {
   if (recorder) return;
   $('message').textContent = '';
   recorder = {stopped: false};
-  const mine = recorder;
+  const current = recorder;
   try {
     const stream = await navigator.mediaDevices.getUserMedia({audio: true});
     const tape = new MediaRecorder(stream), parts = [];
     tape.ondataavailable = (event) => parts.push(event.data);
     tape.onstop = () => {
       stream.getTracks().forEach((track) => track.stop());
-      take(new Blob(parts, {type: tape.mimeType}));
+      classifyFile(new Blob(parts, {type: tape.mimeType}));
     };
-    mine.stop = () => setTimeout(() => tape.stop(), 150);  // the end of the word is still on its way
+    current.stop = () => setTimeout(() => tape.stop(), 150);  // record a little longer, to catch the end of the word
     tape.start();
     $('record').classList.add('on');
-    if (mine.stopped) finish(mine);
-  } catch (wrong) {
+    if (current.stopped) finish(current);
+  } catch (error) {
     recorder = null;
-    $('message').textContent = `No microphone: ${wrong.message}. Drop a sound file instead.`;
+    $('message').textContent = `No microphone: ${error.message}. Drop an audio file instead.`;
   }
 }
 
-function finish(mine) {
+function finish(current) {
   recorder = null;
   $('record').classList.remove('on');
-  mine.stop();
+  current.stop();
 }
 
 function release() {

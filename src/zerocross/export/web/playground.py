@@ -1,4 +1,4 @@
-"""One self-contained page in which packed networks classify what is drawn, dropped or said."""
+"""A self-contained page in which packed networks classify drawings, images and spoken words."""
 
 from __future__ import annotations
 
@@ -18,39 +18,41 @@ from zerocross.runtime.graph import Graph
 
 TITLES = {"digit": "Digits", "photo": "Photos", "voice": "Spoken digits"}
 TASKS = {
-    "digit": "Draw a digit from 0 to 9, or drop a picture of one.",
-    "photo": "Drop a picture of one of the listed kinds.",
-    "voice": "Hold the button, or the space bar, and say a digit in English; or drop a sound file.",
+    "digit": "Draw a digit from 0 to 9, or drop an image of one.",
+    "photo": "Drop an image of one of the listed classes.",
+    "voice": "Hold the button or the space bar and say a digit in English, or drop an audio file.",
 }
 
 
 def kind_of(graph: Graph) -> str:
-    """What a network is fed with in the page: "digit" (grey images), "photo" (colour) or "voice" (log-mel spectra)."""
+    """Return the kind of input in the page: "digit" (grey images), "photo" (colour images) or "voice" (log-mel)."""
     preprocessing = graph.preprocessing
     if preprocessing is None or not graph.classes:
-        raise ValueError("the page shows networks that know their classes and their preprocessing: pack them with both")
+        raise ValueError("the playground needs a network's class names and preprocessing: pack the network with both")
     if preprocessing.kind == "image":
         if graph.input_size[1] != graph.input_size[2]:
-            raise ValueError(f"the page shows networks of square images, not of {graph.input_size[1:]}")
+            raise ValueError(f"the playground needs a network on square images, not on {graph.input_size[1:]}")
         return "digit" if graph.input_size[0] == 1 else "photo"
     if preprocessing.kind == "logmel":
         window = preprocessing.audio.window if preprocessing.audio else 0
         if window & (window - 1):
-            raise ValueError(f"the page computes spectra of windows that are powers of two, not of {window} samples")
+            raise ValueError(f"the playground needs windows whose length is a power of two, not {window} samples")
         return "voice"
-    raise ValueError(f"the page shows networks of images and log-mel spectra, not of kind {preprocessing.kind!r}")
+    raise ValueError(f"the playground supports images and log-mel spectra, not inputs of kind {preprocessing.kind!r}")
 
 
 def page(graphs: Sequence[Graph], *, clang: str = "clang") -> str:
-    """The page as HTML; it needs nothing but itself.
+    """Return the self-contained page as HTML.
 
     Args:
-        graphs: packed networks of different kinds, see `kind_of`; at least one.
-        clang: the compiler for WebAssembly.
+        graphs: Packed networks of different kinds, see `kind_of`; at least one.
+        clang: The compiler for WebAssembly.
     """
     kinds = [kind_of(graph) for graph in graphs]
     if not kinds or len(set(kinds)) < len(kinds):
-        raise ValueError(f"networks of kinds {', '.join(kinds) or 'none'}: give one or more, each of another kind")
+        raise ValueError(
+            f"the networks are of kinds {', '.join(kinds) or 'none'}; pass at least one, each of a different kind"
+        )
     networks = [_network(kind, graph, clang) for kind, graph in zip(kinds, graphs, strict=True)]
     parts = {
         "style": _text("page.css"),

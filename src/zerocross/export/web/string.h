@@ -1,4 +1,4 @@
-/* The part of the C library that exported networks use, for a place without one. */
+/* The functions of the C library that exported networks use, for platforms without one. */
 #ifndef ZEROCROSS_STRING_H
 #define ZEROCROSS_STRING_H
 

@@ -1,4 +1,4 @@
-"""The target "wasm": the C file of a network, built by clang for WebAssembly."""
+"""The target "wasm": the C file of a network, compiled to WebAssembly by clang."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ void *memset(void *to, int value, size_t count)
 
 
 def make(graph: Graph, name: str, *, clang: str = "clang") -> Exported:
-    """NAME.wasm, NAME.simd.wasm and NAME.json, which says how they are called.
+    """Return NAME.wasm, NAME.simd.wasm and NAME.json, which describes their interface.
 
     Args:
-        graph: a packed network.
-        name: of the files.
-        clang: the compiler, of version 14 or later, with lld beside it.
+        graph: A packed network.
+        name: Name of the files.
+        clang: The compiler, version 14 or later, with lld.
     """
     model = CModel(graph, name)
     plain, simd = (build(model, simd=simd, clang=clang) for simd in (False, True))
@@ -70,14 +70,14 @@ def make(graph: Graph, name: str, *, clang: str = "clang") -> Exported:
 
 
 def build(model: CModel, *, simd: bool = True, clang: str = "clang") -> bytes:
-    """A WebAssembly module that exports memory, input(), output(), bytes(), normalise() and predict().
+    """Return a WebAssembly module that exports memory, input(), output(), bytes(), normalise() and predict().
 
-    It imports env.trace(step, reals, bits), called after each step with the addresses of what it has stored.
+    It imports env.trace(step, reals, bits), which is called after each step with the addresses of the stored values.
 
     Args:
-        model: the network.
-        simd: whether it may use WebAssembly's vectors of 128 bits.
-        clang: the compiler.
+        model: The network.
+        simd: Use WebAssembly's 128-bit vectors.
+        clang: The compiler.
     """
     name, upper = model.name, model.name.upper()
     call = f"EXPORT(normalise) void normalise(void) {{ {name}_normalise(bytes, input); }}\n"
@@ -88,13 +88,13 @@ def build(model: CModel, *, simd: bool = True, clang: str = "clang") -> bytes:
         sources = {f"{name}.c": model.source(), f"{name}.h": model.header(), "glue.c": glue, "string.h": header}
         for each, source in sources.items():
             (folder / each).write_text(source, encoding="utf-8")
-        level = ["-O3", "-msimd128"] if simd else ["-Os"]  # without vectors little is won by more code
+        level = ["-O3", "-msimd128"] if simd else ["-Os"]  # without vectors, larger code is hardly faster
         command = [clang, *FLAGS, *level, "-I.", f"-D{upper}_TRACE", "-o", "model.wasm", f"{name}.c", "glue.c"]
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         except FileNotFoundError:
             raise ValueError(
-                f"{clang} is not installed: WebAssembly is built by clang and lld (Debian: .ci/wasm)"
+                f"{clang} is not installed: building WebAssembly requires clang and lld (Debian: .ci/wasm)"
             ) from None
         if done.returncode:
             raise ValueError(f"{clang} failed: {' '.join(done.stderr.split())[:400]}")
@@ -102,9 +102,9 @@ def build(model: CModel, *, simd: bool = True, clang: str = "clang") -> bytes:
 
 
 def describe(model: CModel) -> dict[str, Any]:
-    """What a page must know of a network, in plain values."""
+    """Return the interface of a network as plain values."""
     graph, preprocessing = model.graph, model.graph.preprocessing
-    last = {stored.value: stored for stored in model.stored}  # the last step of a concatenation has all of it
+    last = {stored.value: stored for stored in model.stored}  # after its last step, a concatenation is complete
     return {
         "name": model.name,
         "input_size": list(graph.input_size),

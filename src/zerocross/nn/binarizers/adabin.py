@@ -1,4 +1,4 @@
-"""AdaBin: two values per filter and per activation that need not lie around zero, and its Maxout."""
+"""AdaBin: two values per filter and per activation, not necessarily around zero, and its Maxout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AdaBin(nn.Module):
         self.register_buffer("temperature", first, persistent=False)
 
     def set_progress(self, progress: float) -> None:
-        """Take the temperature of this moment of training, from 0 to 1."""
+        """Set the temperature for the progress of training, from 0 to 1."""
         self.temperature.fill_(ede_temperature(progress))
 
     def forward(self, w: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class AdaBin(nn.Module):
         return centred(w)
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """Return nothing: there is no parameter."""
+        """Return an empty dict: this binarizer has no parameters."""
         del w
         return {}
 

@@ -29,6 +29,6 @@ class BinaryConnect(nn.Module):
         return w
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """Return nothing: there is no parameter."""
+        """Return an empty dict: this binarizer has no parameters."""
         del w
         return {}

@@ -1,4 +1,4 @@
-"""DoReFa-Net: one scale for a whole layer."""
+"""DoReFa-Net: one scale per layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zerocross.nn.sign import sign
 
 
 class DoReFa(nn.Module):
-    """Zhou et al., *DoReFa-Net*, 2016, Eq. 7: ``sign(w) E|w|``, E over the whole layer; the gradient passes unchanged.
+    """Zhou et al., *DoReFa-Net*, 2016, Eq. 7: ``sign(w) E|w|``, E over the layer; the gradient passes unchanged.
 
     Args:
         weight: The layer's latent weight.
@@ -28,6 +28,6 @@ class DoReFa(nn.Module):
         return w
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """Return nothing: there is no parameter."""
+        """Return an empty dict: this binarizer has no parameters."""
         del w
         return {}

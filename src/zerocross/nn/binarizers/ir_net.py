@@ -46,6 +46,6 @@ class IRNet(nn.Module):
         return centred(w)
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """Return nothing: there is no parameter."""
+        """Return an empty dict: this binarizer has no parameters."""
         del w
         return {}

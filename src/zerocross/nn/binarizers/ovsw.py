@@ -16,7 +16,7 @@ class OvSWWeight(nn.Module):
         out = sign(w) mean|u|                   d sign / dw = 1
         u = (w - mean) / sqrt(var + 1e-5)       per filter; the scale takes no gradient
 
-    What makes the method is done to the gradient, see `zerocross.optim.OvSW`.
+    The method itself changes the gradient, see `zerocross.optim.OvSW`.
 
     Args:
         weight: The layer's latent weight.
@@ -37,6 +37,6 @@ class OvSWWeight(nn.Module):
         return w
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """Return nothing: there is no parameter."""
+        """Return an empty dict: this binarizer has no parameters."""
         del w
         return {}

@@ -1,4 +1,4 @@
-"""ReSTE: the sign, with the derivative of a power function that goes from the identity towards a step."""
+"""ReSTE: the sign, with the derivative of a power function that changes from the identity towards a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReSTE(nn.Module):
         self.register_buffer("exponent", first, persistent=False)
 
     def set_progress(self, progress: float) -> None:
-        """Take the exponent of this moment of training, from 0 to 1."""
+        """Set the exponent for the progress of training, from 0 to 1."""
         self.exponent.fill_(reste_exponent(progress))
 
     def forward(self, w: Tensor) -> Tensor:
@@ -39,6 +39,6 @@ class ReSTE(nn.Module):
         return w
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """Return nothing: there is no parameter."""
+        """Return an empty dict: this binarizer has no parameters."""
         del w
         return {}

@@ -1,4 +1,4 @@
-"""SiMaN: a weight is +1 where its magnitude is among the larger half of its filter, whatever its sign."""
+"""SiMaN: a weight is +1 if its magnitude is among the larger half of its filter, regardless of its sign."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SiMaN(nn.Module):
 
 
 def _larger_half(size: Tensor) -> Tensor:
-    """+1 where a magnitude is among the larger half of its filter (the middle one of an odd number is not), else -1."""
+    """Return +1 where a magnitude is in the larger half of its filter (the median of an odd number is not), else -1."""
     rows = size.flatten(1)
     count = rows.shape[1]
     border = rows.kthvalue(count - count // 2, dim=1).values
@@ -55,7 +55,7 @@ def _larger_half(size: Tensor) -> Tensor:
 
 
 def centre_and_clamp_magnitudes_(weights: list[Tensor], percent: float) -> None:
-    """Take each filter's mean away, then clamp magnitudes to two percentiles of the layer, in place.
+    """Subtract the mean of each filter, then clamp magnitudes to two percentiles of the layer, in place.
 
     Args:
         weights: A weight per layer.

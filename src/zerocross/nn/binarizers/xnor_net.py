@@ -40,12 +40,12 @@ class XNORNet(nn.Module):
         return w
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
-        """Return nothing: there is no parameter."""
+        """Return an empty dict: this binarizer has no parameters."""
         del w
         return {}
 
 
 def centre_and_clamp_(weights: list[Tensor]) -> None:
-    """Take the mean over input channels from each position of the kernels, then clamp to [-1, 1], in place."""
+    """Subtract the mean over input channels from each position of the kernels, then clamp to [-1, 1], in place."""
     for w in weights:
         w.sub_(w.mean(1, keepdim=True)).clamp_(-1, 1)

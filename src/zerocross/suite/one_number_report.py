@@ -1,0 +1,140 @@
+"""Evaluate the results of `one_number`: a document, pictures and a page."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from zerocross.figures.panel import Curve, Panel
+from zerocross.suite import rank
+from zerocross.suite.one_number import OPEN, TRIALS, VARIANTS
+
+MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
+_RESAMPLES = 2000
+
+
+def judge(measured: Mapping[str, Any], *, seed: int = 0) -> dict[str, Any]:
+    """Return the loss of the default to the best settings per task in points, its mean, and the ranking of variants.
+
+    Intervals: 95 %, by resampling seeds, and tasks for the mean.
+    """
+    random = np.random.default_rng(seed)
+    losses, draws = {}, []
+    for name, row in measured["tasks"].items():
+        default, best = row["variants"].get(OPEN), row.get("best", {}).get("test")
+        if default is None or best is None:
+            continue
+        sampled = _means(best, random) - _means(default, random)
+        low, high = np.quantile(sampled, (0.025, 0.975))
+        mean = statistics.fmean(best) - statistics.fmean(default)
+        losses[name] = {"loss": round(mean, 2), "low": round(low, 2), "high": round(high, 2), "half": row["half"]}
+        if row["half"] == "judges":
+            draws.append(sampled)
+    judged = [entry["loss"] for entry in losses.values() if entry["half"] == "judges"]
+    document: dict[str, Any] = {**measured, "losses": losses, "mean": None, "holds": None}
+    if judged:
+        stack = np.array(draws)
+        picks = random.integers(len(stack), size=(_RESAMPLES, len(stack)))
+        means = np.array([stack[pick, index % stack.shape[1]].mean() for index, pick in enumerate(picks)])
+        low, high = np.quantile(means, (0.025, 0.975))
+        document["mean"] = {"loss": round(statistics.fmean(judged), 2), "low": round(low, 2), "high": round(high, 2)}
+        document["holds"] = document["mean"]["loss"] <= MEAN_GOAL and max(judged) <= WORST_GOAL
+    scores = {name: row["variants"] for name, row in measured["tasks"].items() if row["half"] == "judges"}
+    document["ranking"] = rank.rank(scores, list(VARIANTS))
+    return document
+
+
+def _means(scores: Sequence[float], random: np.random.Generator) -> np.ndarray:
+    """Return bootstrap means over seeds."""
+    values = np.array(scores, dtype=float)
+    return values[random.integers(len(values), size=(_RESAMPLES, len(values)))].mean(axis=1)
+
+
+def panels(document: Mapping[str, Any]) -> list[Panel]:
+    """Return the panels of sensitivity: accuracy relative to the best of each task, over flip rate and over alpha."""
+    result = []
+    for key, label in (("flip_rate", "flip rate"), ("alpha", "alpha (gamma = 0.1)")):
+        curves = []
+        for name, row in document["tasks"].items():
+            if row[key]:
+                means = [statistics.fmean(scores) for _, scores in row[key]]
+                curves.append(Curve(name, [value for value, _ in row[key]], [mean - max(means) for mean in means]))
+        if curves:
+            result.append(Panel(title=label, x=label, y="points below the task's best", curves=curves, x_scale="log"))
+    return result
+
+
+def page(document: Mapping[str, Any], picture: str) -> str:
+    """Return docs/one-number.md.
+
+    Args:
+        document: See judge().
+        picture: The path of the picture, relative to the page.
+    """
+    rate = document["rates"].get(OPEN)
+    lines = [
+        "# One number",
+        "",
+        (
+            "Written by `zerocross suite one-number` from `results/suite/`. The filter has two discounts and a decay. "
+            "Noise alone flips a share arccos((p + q) / (1 + pq)) / pi of the weights at each update (p = 1 - alpha, "
+            "q = 1 - gamma), about sqrt(alpha gamma) / pi; so a flip rate determines alpha, and its decay is "
+            "alpha-decay. Can one flip rate serve all tasks?"
+        ),
+        "",
+    ]
+    if document["mean"] is None or rate is None:
+        return "\n".join([*lines, "Not measured yet: some runs are missing.", ""])
+    mean, judged = document["mean"], [e for e in document["losses"].values() if e["half"] == "judges"]
+    worst = max(entry["loss"] for entry in judged)
+    verdict = "It holds" if document["holds"] else "**It does not hold**"
+    lines += [
+        (
+            f"{verdict}: at the default flip rate of {rate:g}, untouched, the {len(judged)} tasks that judge lose "
+            f"{mean['loss']:.2f} points on average ({mean['low']:.2f} to {mean['high']:.2f}) and {worst:.2f} at most, "
+            f"on test data, against the best of {TRIALS} settings of (alpha, gamma) found for each task (goal: at most "
+            f"{MEAN_GOAL} and {WORST_GOAL}). The default was chosen on the other tasks, on held-out training data; "
+            "settings were chosen with five seeds and judged with five others."
+        ),
+        "",
+        f"![Accuracy over flip rate and alpha]({picture})",
+        "",
+        "| task | half | default flip rate | best (alpha, gamma) | points lost |",
+        "|---|---|---|---|---|",
+    ]
+    for name, entry in document["losses"].items():
+        row = document["tasks"][name]
+        best = ", ".join(f"{value:.2g}" for value in row["best"]["settings"].values())
+        lines.append(
+            f"| {name} | {entry['half']} | {_percent(row['variants'][OPEN])} "
+            f"| {_percent(row['best']['test'])} ({best}) "
+            f"| {entry['loss']:+.2f} ({entry['low']:+.2f} to {entry['high']:+.2f}) |"
+        )
+    lines += ["", "## Variants", "", *_variants(document)]
+    return "\n".join([*lines, ""])
+
+
+def _variants(document: Mapping[str, Any]) -> list[str]:
+    ranking = document["ranking"]
+    if ranking["friedman"] is None:
+        return [f"Not ranked: {ranking['why_not']}."]
+    apart = sum(pair["holm"] < rank.LEVEL for pair in ranking["pairs"])
+    lines = [
+        (
+            f"Each at its own best flip rate, on the {len(ranking['tasks'])} tasks that judge; {apart} of "
+            f"{len(ranking['pairs'])} pairs differ significantly (Wilcoxon, Holm)."
+        ),
+        "",
+        "| variant | flip rate | mean rank | accuracy |",
+        "|---|---|---|---|",
+    ]
+    for name, row in ranking["methods"].items():
+        lines.append(f"| {name} | {document['rates'][name]:g} | {row['rank']:.2f} | {row['mean']:.2f} |")
+    return lines
+
+
+def _percent(scores: Sequence[float]) -> str:
+    return f"{statistics.fmean(scores):.2f} ± {statistics.stdev(scores):.2f}"

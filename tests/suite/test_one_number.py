@@ -1,0 +1,89 @@
+"""One number for all tasks: which trainings, and verdicts from results with known answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zerocross.suite import one_number, one_number_report
+from zerocross.suite.table import SuiteRun
+from zerocross.suite.tasks import TASKS, Task
+
+SOME = list(TASKS.values())[:8]
+
+
+def results(best: Callable[[Task], float], height: Callable[[SuiteRun], float] = lambda _: 0.0) -> Any:
+    """Scores that fall by 2 points for each decade of flips between a run and its task's best flip rate."""
+
+    def find(run: SuiteRun) -> dict[str, Any]:
+        if run.method == "flip":
+            rate = float(run.settings["optimizer.flip_rate"])
+        else:
+            rate = math.sqrt(float(run.settings["optimizer.alpha"]) * float(run.settings["optimizer.gamma"])) / math.pi
+        luck = 0.01 * math.sin(run.config.seed)
+        return {"score": 90 - 2 * abs(math.log10(rate / best(run.task))) + luck + height(run)}
+
+    return find
+
+
+def test_choosing_and_judging_share_neither_seeds_nor_data() -> None:
+    chosen = one_number.choosing_runs(SOME)
+    judged = one_number.judging_runs(SOME, results(lambda _: 1e-2))
+    assert len({run.config.hash for run in chosen}) == len(chosen)
+    assert {run.config.seed for run in chosen} == set(range(5))
+    assert {run.config.seed for run in judged} == set(range(5, 10))
+    assert all(run.config.data.validate for run in chosen)
+    assert not any(run.config.data.validate for run in judged)
+    variants = len(one_number.VARIANTS) - 1
+    assert len(chosen) == 5 * (8 * (7 + 9 + 25) + 4 * variants * 7)
+    assert len(judged) == 5 * (8 * 2 + 4 * variants)
+    halves = one_number.halves(SOME)
+    assert [task.name for task in halves.choosing][:2] == ["digits", "fashion-mnist"]
+    assert len(halves.judging) == 4
+    with pytest.raises(ValueError, match="there are 1 tasks"):
+        one_number.halves(SOME[:1])
+
+
+def test_one_rate_that_is_best_everywhere_holds() -> None:
+    find = results(lambda _: 1e-2)
+    measured = one_number.measured(SOME, find)
+    assert measured["rates"]["open"] == 1e-2
+    document = one_number_report.judge(measured)
+    assert document["holds"] is True
+    assert abs(document["mean"]["loss"]) <= 0.3
+    assert document["ranking"]["friedman"] is not None
+    text = one_number_report.page(document, "one-number.svg")
+    assert "It holds: at the default flip rate of 0.01, untouched, the 4 tasks that judge lose" in text
+    assert [len(panel.curves) for panel in one_number_report.panels(document)] == [8, 8]
+
+
+def test_tasks_with_different_needs_do_not_hold() -> None:
+    """The tasks that choose want 1e-2, those that judge 1e-3: two points are lost."""
+    choosing = {task.name for task in one_number.halves(SOME).choosing}
+    document = one_number_report.judge(
+        one_number.measured(SOME, results(lambda task: 1e-2 if task.name in choosing else 1e-3))
+    )
+    assert document["rates"]["open"] == 1e-2
+    assert document["holds"] is False
+    assert 1.5 < document["mean"]["low"] <= document["mean"]["loss"] <= document["mean"]["high"] <= 2.0
+    assert "**It does not hold**" in one_number_report.page(document, "x.svg")
+
+
+def test_a_better_variant_is_ranked_first() -> None:
+    find = results(lambda _: 1e-2, lambda run: 1.0 if run.settings.get("optimizer.normalize") == "sign" else 0.0)
+    document = one_number_report.judge(one_number.measured(SOME, find))
+    assert next(iter(document["ranking"]["methods"])) == "sign"
+
+
+def test_missing_runs_give_no_verdict() -> None:
+    def find(run: SuiteRun) -> dict[str, Any] | None:
+        return None if run.task.name == "digits" else results(lambda _: 1e-2)(run)
+
+    measured = one_number.measured(SOME, find)
+    assert measured["rates"]["open"] is None  # digits is one of those that choose
+    document = one_number_report.judge(measured)
+    assert document["holds"] is None
+    assert "Not measured yet" in one_number_report.page(document, "x.svg")
