@@ -8,7 +8,7 @@ import numpy as np
 
 from zerocross.runtime.kernels.steps import EpilogueOp
 
-Stage = tuple[EpilogueOp, list[np.ndarray], Any, int]  # kind, parameters, offset and pitch of what is added
+Stage = tuple[EpilogueOp, list[np.ndarray], Any, int]  # kind, parameters, offset and pitch of the added value
 _MERGED = {
     (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
     (EpilogueOp.PRELU, EpilogueOp.AFFINE): EpilogueOp.PRELU_AFFINE,
