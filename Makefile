@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench lce openvino kernels report playground clean
+.PHONY: demo test test-slow lint bench lce openvino kernels report playground docs clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -17,6 +17,10 @@ test-slow: $(READY)            ## run the slow tests: killed processes, all comb
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
+	$(MAKE) --no-print-directory docs
+
+docs: $(READY)                 ## the documentation site, into site/; needs no network, and warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)                ## measure speed against other implementations
 	$(BIN)/zerocross bench optimizer
@@ -47,4 +51,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs build dist site .pytest_cache .ruff_cache .hypothesis

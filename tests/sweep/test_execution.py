@@ -119,7 +119,7 @@ def test_missing_slurm_and_unsettled_precision_are_reported(tmp_path: Path, monk
         run_all([train.changed(config, {"precision": "32"})], train.Placement(), cache, slurm, show=False)
 
 
-def test_devices_are_those_of_the_executing_machine() -> None:
+def test_accelerator_depends_on_where_jobs_run() -> None:
     assert execution.placement(None, Execution()).accelerator == "auto"
     assert execution.placement(None, Execution(cluster="slurm")).accelerator == "cpu"
     assert execution.placement(None, Execution(cluster="slurm", gpus=1)).accelerator == "cuda"

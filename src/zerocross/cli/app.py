@@ -52,6 +52,7 @@ COMMANDS = {
     "models": "models",
     "data": "data",
     "filter": "filter",
+    "migrate": "migrate",
     "report": "report",
     "pack": "pack",
     "predict": "predict",

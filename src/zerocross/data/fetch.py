@@ -64,9 +64,9 @@ def fetch_files(address: str, target: Path, sha256: Mapping[str, str], progress:
     """
     _check_scheme(address)
     missing = [name for name in sha256 if not (target / name).exists()]
-    if wrong := [name for name in mismatches(target, sha256) if name not in missing]:
+    if different := [name for name in mismatches(target, sha256) if name not in missing]:
         raise FileExistsError(
-            f"{target} has files with other contents ({', '.join(wrong)}): move them away, then fetch again"
+            f"{target} has files with other contents ({', '.join(different)}): move them away, then fetch again"
         )
     for name in missing:
         part = target / f"{name}.part"

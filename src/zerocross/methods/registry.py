@@ -390,3 +390,10 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
     }
 )
+"""Name -> method, in the order of `zerocross methods`.
+
+Examples:
+    >>> from zerocross.methods import METHODS
+    >>> METHODS["bop"].source
+    'Helwegen et al., Latent Weights Do Not Exist, NeurIPS 2019'
+"""

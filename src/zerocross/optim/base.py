@@ -42,6 +42,13 @@ class BinaryOptimizer(Optimizer, ABC):
         seed: Seed of the signs drawn for weights that are exactly zero. Use the same on all ranks.
         vectors: Whether vectors are accepted as binary weights. Biases and batch-norm parameters are vectors and should
             usually stay real, so vectors raise ValueError by default; a group may set this for itself.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import BinaryOptimizer, Bop
+        >>> optimizer = Bop([torch.nn.Parameter(torch.randn(2, 2))])
+        >>> isinstance(optimizer, BinaryOptimizer), optimizer.kind, optimizer.skipped_steps
+        (True, 'theta', 0)
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
@@ -240,7 +247,7 @@ class BinaryOptimizer(Optimizer, ABC):
         self._check_saved(state_dict)
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
-        # A schedule that was saved goes on from its own initial values, not from those of this construction.
+        # A saved schedule continues from its own initial values, not from those of this construction.
         self._given = [
             float(group.get("initial_lr", max(float(group["lr"]), given)))
             for group, given in zip(self.param_groups, self._given, strict=True)

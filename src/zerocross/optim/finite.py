@@ -13,7 +13,21 @@ Group = dict[str, Any]
 
 
 class NonFiniteError(ValueError):
-    """A gradient contains NaN, infinity, or values too large to average."""
+    """A gradient contains NaN, infinity, or values too large to average.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+        >>> optimizer = zerocross.GradientFilter([weight])
+        >>> weight.grad = torch.full((2, 2), float("nan"))
+        >>> try:
+        ...     optimizer.step()
+        ... except zerocross.optim.NonFiniteError:
+        ...     print("no state has changed")
+        ...
+        no state has changed
+    """
 
 
 def check_policy(nonfinite: str) -> None:

@@ -14,7 +14,17 @@ Counted = list[tuple[int, str | int, int, Tensor]]  # group, name or index of th
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """Return the optimizer inside wrappers that have it as `.optimizer` (Fabric, Accelerate, lookahead)."""
+    """Return the optimizer inside wrappers that have it as `.optimizer` (Fabric, Accelerate, lookahead).
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> import torch
+        >>> import zerocross
+        >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+        >>> wrapper = SimpleNamespace(optimizer=optimizer)  # as of Fabric or Accelerate
+        >>> zerocross.optim.unwrapped(wrapper) is optimizer
+        True
+    """
     while (inner := getattr(optimizer, "optimizer", None)) is not None:
         optimizer = inner
     return optimizer
@@ -36,6 +46,16 @@ def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "tota
 
     Returns:
         The ratio or ratios; NaN before the first count.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+        >>> optimizer = zerocross.GradientFilter([weight], ff_every=1)
+        >>> weight.grad = torch.tensor([[1.0, -1.0], [-1.0, -1.0]])
+        >>> optimizer.step()
+        >>> zerocross.ff_ratio(optimizer)
+        0.25
     """
     binary = list(_binary(optimizer))
     _warn_if_stale(optimizer)

@@ -66,6 +66,16 @@ class GradientFilter(BinaryOptimizer):
         vectors: Also accept vectors, such as biases.
 
     Tested in tests/optim against a naive implementation, scipy's lfilter and, sign by sign, latent-weight SGD.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> layer = torch.nn.Linear(4, 4, bias=False)
+        >>> optimizer = zerocross.GradientFilter(layer.parameters(), alpha=1e-2, gamma=0.1, ff_every=1)
+        >>> layer.weight.grad = layer.weight.detach().clone()  # opposes every weight
+        >>> optimizer.step()
+        >>> zerocross.ff_ratio(optimizer)
+        1.0
     """
 
     kind: ClassVar[str] = "theta"

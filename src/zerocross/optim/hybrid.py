@@ -20,7 +20,13 @@ from zerocross.optim.signs import BeforeSign, flips_counted
 
 
 class ParamSplit(NamedTuple):
-    """A model's trainable parameters, each exactly once."""
+    """A model's trainable parameters, each exactly once.
+
+    Examples:
+        >>> import zerocross
+        >>> zerocross.split_params(zerocross.nn.BinaryLinear(8, 2)).real
+        []
+    """
 
     binary: list[nn.Parameter]
     real: list[nn.Parameter]
@@ -33,6 +39,14 @@ def split_params(model: nn.Module) -> ParamSplit:
     binary: weights that their layers declare binary (`binary_kinds`: theta or latent). real_no_decay: vectors, that is
     biases, batch-norm parameters, scales, shifts and slopes, which should not be decayed. Frozen parameters
     (requires_grad=False) are left out; tied parameters appear once.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), zerocross.nn.BinaryLinear(8, 2))
+        >>> binary, real, no_decay = zerocross.split_params(model)
+        >>> [tuple(parameter.shape) for parameter in (*binary, *real, *no_decay)]
+        [(2, 8), (8, 8), (8,)]
     """
     kinds = binary_kinds(model)
     split = ParamSplit([], [], [])
@@ -52,6 +66,12 @@ def binary_kinds(model: nn.Module) -> dict[int, str]:
     """Map id(parameter) to "theta" or "latent", as its layer declares.
 
     It is a property of the layer since attributes of a Parameter do not survive deepcopy.
+
+    Examples:
+        >>> import zerocross
+        >>> model = zerocross.nn.BinaryLinear(8, 2, weights="latent")
+        >>> zerocross.optim.binary_kinds(model)[id(model.weight)]
+        'latent'
     """
     kinds: dict[int, str] = {}
     for name, module in model.named_modules():
@@ -87,6 +107,19 @@ class HybridOptimizer(Optimizer):
         nonfinite: What to do if any gradient, binary or real, contains NaN or infinity, before either optimizer steps:
             "raise", "skip" or "ignore", see BinaryOptimizer ("skip" synchronizes with the device here, which torch's
             optimizers require). None: the setting of `binary`, or "ignore" if `binary` is a torch optimizer.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), zerocross.nn.BinaryLinear(8, 2))
+        >>> binary, real, no_decay = zerocross.split_params(model)
+        >>> flips = zerocross.GradientFilter(binary, alpha=1e-3)
+        >>> sgd = torch.optim.SGD([*real, *no_decay], lr=0.1, momentum=0.9)
+        >>> optimizer = zerocross.HybridOptimizer(flips, sgd, model)
+        >>> torch.nn.functional.cross_entropy(model(torch.randn(4, 8)), torch.zeros(4).long()).backward()
+        >>> optimizer.step()
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.001, 0.1]
     """
 
     def __init__(

@@ -23,6 +23,11 @@ class RequestLimits:
         max_files: Files per request.
         max_batch: Samples per batch.
         max_requests: Concurrent requests; more are rejected with status 503.
+
+    Examples:
+        >>> from zerocross.serve import RequestLimits
+        >>> RequestLimits(max_batch=16).seconds
+        30.0
     """
 
     max_bytes: int = 10_000_000
@@ -39,7 +44,7 @@ class RequestLimits:
             raise ValueError(f"seconds = {self.seconds}: it must be above 0 and at most 3600")
 
 
-class Limited:
+class LimitsMiddleware:
     """ASGI middleware that rejects large bodies with status 413 and ends slow requests with status 504.
 
     Args:

@@ -62,7 +62,7 @@ class StageParts:
         stage: The config of the stage.
         network: The network itself, neither compiled nor wrapped.
         optimizer: The optimizer itself: schedules, flip ratios and hyperparameters are read and set here.
-        schedules: Of the optimizer's `lr`, over all updates of the stage.
+        schedules: Schedules of the optimizer's `lr`, over all updates of the stage.
         train: Training batches.
         evaluation: Evaluation batches.
         updates_per_epoch: Optimizer steps per epoch.
@@ -86,7 +86,7 @@ class StageSetup:
         compiled: The network for evaluation: compiled, if worthwhile, but not wrapped.
         fabric_model: The network as Fabric wraps it (device, precision, DDP): called in training.
         fabric_optimizer: The optimizer as Fabric wraps it: stepped, and saved to checkpoints.
-        loss: Of the task.
+        loss: The loss function of the task.
     """
 
     parts: StageParts
@@ -111,7 +111,7 @@ def build_stage(
 
     Args:
         config: The run.
-        index: Of the stage.
+        index: Index of the stage.
         dataset: See fit().
         own: The user's network, in place of the one that the config names.
         carried: The weights at the end of the stage before, or of the run that this one starts from.
@@ -153,7 +153,7 @@ def prepare(
 
     Args:
         config: The run.
-        index: Of the stage.
+        index: Index of the stage.
         dataset: See fit().
         fabric: Devices, precision, processes.
         own: The user's network, in place of the one that the config names.

@@ -56,7 +56,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics."""
+    """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics.
+
+    Examples:
+        >>> from zerocross import data, train
+        >>> fitted = train.fit(train.Config(stages=(train.Stage(epochs=1),)), data.load("digits"), show=False)
+        >>> sorted(fitted.scores), type(fitted.model).__name__
+        (['count', 'epoch', 'kind', 'loss', 'stage', 'top1', 'top5', 'update'], 'BiRealNet')
+    """
 
     model: nn.Module
     scores: dict[str, float]
@@ -89,6 +96,13 @@ def fit(
         show: Show progress on the terminal.
         tensorboard: Also write TensorBoard event files.
         on_epoch: Called after each evaluation with (epochs completed, scores); an exception it raises ends the run.
+
+    Examples:
+        >>> from zerocross import data, train
+        >>> config = train.Config(stages=(train.Stage(epochs=2),), optimizer={"alpha": 1e-2})
+        >>> fitted = train.fit(config, data.load("digits"), show=False)
+        >>> fitted.scores["top1"] > 80
+        True
     """
     if model is not None and config.stages[1:]:
         raise ValueError("model= works with a single stage only: further stages build their network from config.model")
@@ -324,7 +338,13 @@ def _in_slurm() -> bool:
 
 
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
-    """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process."""
+    """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.make_fabric(train.Config(), accelerator="cpu").world_size
+        1
+    """
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's name for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]

@@ -60,7 +60,15 @@ BINARIZERS = {
     "rbnn": RBNN,
     "ewgs": EWGS,
 }
-"""Name -> class, constructed with the layer's weight."""
+"""Name -> class, constructed with the layer's weight.
+
+Examples:
+    >>> import torch
+    >>> from zerocross.nn import BINARIZERS
+    >>> weight = torch.tensor([[0.2, -0.6]])
+    >>> BINARIZERS["xnor-net"](weight)(weight).sign().tolist()
+    [[1.0, -1.0]]
+"""
 
 __all__ = [
     "BINARIZERS",
