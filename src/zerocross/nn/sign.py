@@ -140,50 +140,35 @@ def scale_backward(x: Tensor, factor: float) -> Tensor:
 def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.0) -> Tensor:
     """The sign of x in {-1, +1}, zero counted as +1, with a surrogate gradient.
 
-        The gradient that arrives is multiplied by the surrogate's derivative:
+    The gradient that arrives is multiplied by the surrogate's derivative:
 
-        name            derivative at x                                      source
-        ==============  ===================================================  ==========================================
-        ``identity``    1                                                    straight-through estimator
-        ``clip``        1 inside [-1, 1], else 0                             BinaryNet: the derivative of hard tanh
-        ``polynomial``  2 - 2 abs(x) inside [-1, 1], else 0                  Bi-Real Net
-        ``tanh``        t (1 - tanh(t x)^2)                                  tanh(t x)
-        ``ede``         max(1/t, 1) t (1 - tanh(t x)^2)                      IR-Net, whose t goes from 1e-3 to 10
-        ``swish``       t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))          BNN+, which starts at t = 5
-        ``reste``       abs(x)^(1/t - 1) / t inside [-1.5, 1.5], else 0;     ReSTE, whose t (its o) goes from 1 to 3
-                        within 0.1 of 0 the slope of the chord, 0.1^(1/t-1)
-        ``rbnn``        max(1/t, 1) (sqrt(2) t - t^2 abs(x)), at least 0     RBNN, whose t goes from 1e-2 (activations: 1)
-                                                                             to 10
-        ==============  ===================================================  ==========================================
-    =======
-        | name         | derivative at x                                                 | source                     |
-        |--------------|-----------------------------------------------------------------|----------------------------|
-        | `identity`   | 1                                                               | straight-through estimator |
-        | `clip`       | 1 inside [-1, 1], else 0                                        | BinaryNet: of hard tanh    |
-        | `polynomial` | 2 - 2 abs(x) inside [-1, 1], else 0                             | Bi-Real Net                |
-        | `tanh`       | t (1 - tanh(t x)^2)                                             | tanh(t x)                  |
-        | `ede`        | max(1/t, 1) t (1 - tanh(t x)^2)                                 | IR-Net: t from 1e-3 to 10  |
-        | `swish`      | t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))                     | BNN+: starts at t = 5      |
-        | `reste`      | abs(x)^(1/t - 1) / t inside [-1.5, 1.5], else 0; within 0.1 of  | ReSTE: t (its o) from 1    |
-        |              | 0 the slope of the chord, 0.1^(1/t - 1)                         | to 3                       |
-        | `rbnn`       | max(1/t, 1) (sqrt(2) t - t^2 abs(x)), at least 0                | RBNN: t from 1e-2 to 10,   |
-        |              |                                                                 | at least 1 for activations |
+    | name         | derivative at x                                                 | source                     |
+    |--------------|-----------------------------------------------------------------|----------------------------|
+    | `identity`   | 1                                                               | straight-through estimator |
+    | `clip`       | 1 inside [-1, 1], else 0                                        | BinaryNet: of hard tanh    |
+    | `polynomial` | 2 - 2 abs(x) inside [-1, 1], else 0                             | Bi-Real Net                |
+    | `tanh`       | t (1 - tanh(t x)^2)                                             | tanh(t x)                  |
+    | `ede`        | max(1/t, 1) t (1 - tanh(t x)^2)                                 | IR-Net: t from 1e-3 to 10  |
+    | `swish`      | t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))                     | BNN+: starts at t = 5      |
+    | `reste`      | abs(x)^(1/t - 1) / t inside [-1.5, 1.5], else 0; within 0.1 of  | ReSTE: t (its o) from 1    |
+    |              | 0 the slope of the chord, 0.1^(1/t - 1)                         | to 3                       |
+    | `rbnn`       | max(1/t, 1) (sqrt(2) t - t^2 abs(x)), at least 0                | RBNN: t from 1e-2 to 10,   |
+    |              |                                                                 | at least 1 for activations |
 
-        Args:
-            x: any floating-point tensor; its dtype and memory format are kept, and its NaNs.
-            surrogate: a name of the table (`SURROGATES`).
-            temperature: t > 0, the steepness of ``tanh``, ``ede``, ``swish``, ``reste`` and ``rbnn``; unused by the
-                others.
-                A 0-dim tensor where it changes from step to step.
+    Args:
+        x: any floating-point tensor; its dtype and memory format are kept, and its NaNs.
+        surrogate: a name of the table (`SURROGATES`).
+        temperature: t > 0, the steepness of ``tanh``, ``ede``, ``swish``, ``reste`` and ``rbnn``; unused by the
+            others. A 0-dim tensor where it changes from step to step.
 
-        Examples:
-            >>> import torch
-            >>> from zerocross.nn import sign
-            >>> x = torch.tensor([-2.0, 0.0, 0.5], requires_grad=True)
-            >>> y = sign(x, "polynomial")
-            >>> y.sum().backward()
-            >>> y.tolist(), x.grad.tolist()
-            ([-1.0, 1.0, 1.0], [0.0, 2.0, 1.0])
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import sign
+        >>> x = torch.tensor([-2.0, 0.0, 0.5], requires_grad=True)
+        >>> y = sign(x, "polynomial")
+        >>> y.sum().backward()
+        >>> y.tolist(), x.grad.tolist()
+        ([-1.0, 1.0, 1.0], [0.0, 2.0, 1.0])
     """
     check_surrogate(surrogate, 1.0 if isinstance(temperature, Tensor) else temperature)
     return cast("Tensor", _SignFunction.apply(x, surrogate, temperature))
