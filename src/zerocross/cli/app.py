@@ -61,6 +61,7 @@ COMMANDS = {
     "export": "export",
     "playground": "playground",
     "bench": "bench",
+    "doctor": "doctor",
 }
 
 for _name, _module in COMMANDS.items():

@@ -204,4 +204,7 @@ def digest(path: Path, algorithm: str) -> str:
     if not path.is_file():
         return ""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+        checksum = hashlib.new(algorithm, usedforsecurity=False)
+        while block := file.read(1 << 20):
+            checksum.update(block)
+    return checksum.hexdigest()

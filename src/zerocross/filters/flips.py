@@ -33,7 +33,7 @@ def alpha_for_flips(rate: float, gamma: float | None = None) -> float:
     if rate == most:
         return 1.0
     gap = 2 * math.sin(math.pi * rate / 2) ** 2  # 1 - cos(pi rate), without its cancellation
-    return gap * (2 - gamma) / (gamma + (1 - gamma) * gap)
+    return min(gap * (2 - gamma) / (gamma + (1 - gamma) * gap), 1.0)  # rounding exceeds 1 just below the largest rate
 
 
 def most_flips(gamma: float | None = None) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -81,7 +81,7 @@ class LimitsMiddleware:
             if _length(scope) > self.limits.max_bytes:
                 await _refuse(413, self._too_large)(scope, receive, watched)
                 return
-            async with asyncio.timeout(self.limits.seconds):
+            with anyio.fail_after(self.limits.seconds):
                 await self.app(scope, counted, watched)
         except TimeoutError:
             if not status:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from typing_extensions import Self
 
 from zerocross.train.checkpoint import Position
 

@@ -85,6 +85,8 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
     sqlite = parsed.get_backend_name() == "sqlite"
     if sqlite:
         _check_file(parsed.database, named, create=create)
+    if parsed.drivername == "postgresql":  # psycopg is the default driver of SQLAlchemy 2.1, psycopg2 that of 2.0
+        url = url.replace("postgresql", "postgresql+psycopg", 1)
     options = {"connect_args": {"timeout": 60}} if sqlite else {"connect_args": {"connect_timeout": 10}}
     try:
         rdb = _open(url, options if sqlite else {**options, "pool_pre_ping": True}, beat, grace)
