@@ -57,7 +57,7 @@ def _reste(x: Tensor, temperature: Temperature) -> Tensor:
 
 
 def _rbnn(x: Tensor, temperature: Temperature) -> Tensor:
-    return (_gain(temperature) * temperature * (math.sqrt(2) - temperature * x.abs())).clamp_(min=0)
+    return (_gain(temperature) * temperature * (math.sqrt(2) - temperature * x.abs())).relu_()
 
 
 SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
