@@ -27,7 +27,7 @@ lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
 	$(MAKE) --no-print-directory docs
 
-docs: $(READY)                 ## the documentation site, into site/; needs no network, and warnings are errors
+docs: $(READY)                 ## build the documentation site in site/; offline, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)                ## measure speed against other implementations

@@ -35,6 +35,14 @@ def test_every_step_of_a_network_is_listed(real: str, kind: StepKind, monkeypatc
     assert stem.port == pytest.approx(products / rate / 1e9)
 
 
+def test_the_first_layer_of_a_resnet_counts_its_products_only_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(inference_profile, "measure_limits", lambda _: LIMITS)
+    steps = {step.kind: step for step in measure_profile("birealnet18", rounds=1).steps}
+    assert steps[StepKind.WINOGRAD].port == pytest.approx(112 * 112 * 64 * 69 / 50.0 / 1e9)  # of 147 taps
+    assert steps[StepKind.WINOGRAD].limit == "FMA"
+    assert steps[StepKind.TRANSFORM].limit == "memory"
+
+
 def test_the_profile_is_printed_and_an_unknown_network_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -39,6 +39,19 @@ for seed, channels in enumerate((3, 16, 32, 64, 100)):
     real = b.conv("x", 21, (3, 3), binary=False, bias=True, **around)
     graph, x = b.graph(real), b.batch(3)
     np.testing.assert_allclose(Model(graph)(x), interpret(graph, x)[real], rtol=1e-5, atol=1e-4)
+b = Builder(3, 20, 32)
+around = {"stride": (2, 2), "padding": (3, 3), "dilation": (1, 1), "groups": 1}
+first = b.conv("x", 64, (7, 7), binary=False, bias=True, **around)
+graph, x = b.graph(first), b.batch(3)
+np.testing.assert_allclose(Model(graph)(x), interpret(graph, x)[first], rtol=1e-5, atol=1e-4)
+for channels in (32, 64, 160, 544):
+    b = Builder(channels, 9, 13, seed=channels)
+    shortcut = b.affine("x")
+    for _ in range(2):
+        sums = b.affine(b.conv(b.sign(shortcut, shifted=True), channels, (3, 3), padding=(1, 1)))
+        shortcut = b.affine(b.prelu(b.add("add", sums, shortcut)))
+    graph, x = b.graph(shortcut), b.batch(3)
+    np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[shortcut])
 print("the same")
 """
 

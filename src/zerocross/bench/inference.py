@@ -153,6 +153,7 @@ def measure(
     threads: Sequence[int] = (1, 2),
     *,
     compile_: bool = True,
+    c_file: bool = True,
     footprint: str | None = "birealnet18",
     lce: str | Path | None = None,
     openvino: str | Path | None = None,
@@ -165,6 +166,7 @@ def measure(
         rounds: Turns of each contender, >= 1.
         threads: Numbers of threads to measure with, one after the other.
         compile_: False leaves out compiled PyTorch and ONNX Runtime, for a quick look or if there is no compiler.
+        c_file: Include the exported C file, with one image on one thread, if there is a C compiler.
         footprint: Name of the model whose memory and time to the first prediction are measured, or None.
         lce: Python interpreter of an environment with Larq Compute Engine, or None to leave it out.
         openvino: Python interpreter of an environment with OpenVINO, or None to leave it out.
@@ -187,7 +189,8 @@ def measure(
                 for count in threads:
                     plural = "s" if count > 1 else ""
                     say(f"{model}, batch {batch}, {count} thread{plural}")
-                    times = measure_network(model, batch, count, rounds, compile_=compile_, lce=larq, openvino=vino)
+                    options = {"compile_": compile_, "c_file": c_file}
+                    times = measure_network(model, batch, count, rounds, **options, lce=larq, openvino=vino)
                     networks.append(times)
         finally:
             torch.set_num_threads(before)
@@ -205,6 +208,7 @@ def measure_network(
     rounds: int,
     *,
     compile_: bool = True,
+    c_file: bool = True,
     lce: LarqComputeEngine | None = None,
     openvino: OpenVINO | None = None,
 ) -> NetworkTimes:
@@ -216,6 +220,7 @@ def measure_network(
         threads: Number of threads of every contender.
         rounds: Turns of each contender.
         compile_: Include compiled PyTorch and, if installed, ONNX Runtime.
+        c_file: Include the exported C file, with one image on one thread, if there is a C compiler.
         lce: Larq Compute Engine; included for the networks that it supports, with batches of one image.
         openvino: OpenVINO; included with any batch size.
     """
@@ -236,7 +241,7 @@ def measure_network(
     if threads > 1:
         single_thread = Model(graph)
         contenders["zerocross-1"] = lambda: single_thread(array)
-    if threads == 1 and batch == 1 and compile_:
+    if threads == 1 and batch == 1 and c_file:
         contenders |= c_contenders(graph, array)
     contenders |= {"eager": lambda: network(x), "twin-eager": lambda: twin(x)}
     if compile_:

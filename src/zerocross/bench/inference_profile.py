@@ -19,6 +19,7 @@ from zerocross.deploy import pack
 from zerocross.models.registry import MODELS
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.byte_tiles import emit_dot
+from zerocross.runtime.kernels.points import OUTPUTS, PIXEL_BYTES, POINTS
 from zerocross.runtime.kernels.steps import LANES, StepKind
 from zerocross.runtime.model import Model
 
@@ -27,7 +28,11 @@ _TURNS = 20_000
 _MEGABYTES = 8  # size of a copy: larger than the L2 cache, like the activations of a large layer
 NAMES = {
     StepKind.BINARY: "bits", StepKind.REAL: "real", StepKind.BYTES: "bytes", StepKind.WINDOW: "pooling",
-    StepKind.MOVE: "move", StepKind.UNPACK: "unpack", StepKind.QUANTIZE: "to bytes",
+    StepKind.MOVE: "move", StepKind.UNPACK: "unpack", StepKind.QUANTIZE: "to bytes", StepKind.TRANSFORM: "transform",
+    StepKind.WINOGRAD: "winograd",
+}  # fmt: skip
+_PORTS = {
+    StepKind.BINARY: "popcount", StepKind.REAL: "FMA", StepKind.BYTES: "VNNI", StepKind.WINOGRAD: "FMA",
 }  # fmt: skip
 
 
@@ -56,7 +61,7 @@ class StepTime:
         """The resource that limits the step: an execution port of the processor, or memory."""
         if self.port < self.memory:
             return "memory"
-        return {StepKind.BINARY: "popcount", StepKind.REAL: "FMA", StepKind.BYTES: "VNNI"}[self.kind]
+        return _PORTS[self.kind]
 
     @property
     def reached(self) -> float:
@@ -112,6 +117,7 @@ def _step_time(step: Any, seconds: float, limits: MachineLimits) -> StepTime:
     pixels, channels, terms, panels = (int(step[name]) for name in ("pixels", "channels", "terms", "panels"))
     per_term, rate = {
         StepKind.BINARY: (32, limits.binary), StepKind.REAL: (1, limits.real), StepKind.BYTES: (4, limits.bytes),
+        StepKind.WINOGRAD: (1, limits.real),
     }.get(kind, (0, 1.0))  # fmt: skip
     port = pixels * panels * LANES * terms * per_term / rate / 1e9
     width = int(step["width"])
@@ -128,9 +134,16 @@ def _bytes_moved(step: Any) -> int:
     values = 4 * pixels * LANES * panels
     if kind in (StepKind.MOVE, StepKind.UNPACK, StepKind.QUANTIZE):
         return 4 * pixels * channels + (1 if kind is StepKind.QUANTIZE else 4) * pixels * channels
-    written = values * (step["real"] >= 0) + values // 32 * (step["shift"] >= 0)
+    if kind is StepKind.TRANSFORM:
+        return pixels * (2 * OUTPUTS * PIXEL_BYTES + (2 * POINTS - 1) * PIXEL_BYTES)
+    written = values * (step["real"] >= 0) + values // 32 * (step["least"] >= 0)
     lines = max(1, pixels // int(step["width"]))
-    source = int(step["source_line"]) * lines if kind is not StepKind.WINDOW else values * int(step["stride_y"]) ** 2
+    if kind is StepKind.WINDOW:
+        source = values * int(step["stride_y"]) ** 2
+    elif kind is StepKind.WINOGRAD:
+        source = POINTS * int(step["width"]) // OUTPUTS * int(step["column"])
+    else:
+        source = int(step["source_line"]) * lines
     return int(written + source + panels * int(step["panel"]) + values * (step["stage_count"] > 0))
 
 

@@ -75,8 +75,8 @@ def command(
     for rival, option, given in (("OpenVINO", "openvino", openvino), ("Larq Compute Engine", "lce", lce)):
         if given is None:
             say(f"{rival} is left out: use --{option} PYTHON (`make {option}` sets one up).")
-    compile_ = not (quick or no_compile)
-    times = measure(cases, rounds, threads, compile_=compile_, footprint=footprint, lce=lce, openvino=openvino, say=say)
+    how = {"compile_": not (quick or no_compile), "c_file": not quick}
+    times = measure(cases, rounds, threads, **how, footprint=footprint, lce=lce, openvino=openvino, say=say)
     _print(console, times)
     if out is not None:
         write_json(out, {**times.as_dict(), "provenance": provenance()})

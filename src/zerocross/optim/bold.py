@@ -45,7 +45,7 @@ class BOLD(BinaryOptimizer):
     def __init__(
         self,
         params: Any,
-        lr: float = 100.0,
+        lr: float = 1000.0,
         *,
         nonfinite: NonFinite = "raise",
         ff_every: int = 50,

@@ -57,8 +57,9 @@ def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "tota
         >>> zerocross.ff_ratio(optimizer)
         0.25
     """
-    binary = list(_binary(optimizer))
-    _warn_if_stale(optimizer)
+    counting = list(_binary(optimizer))
+    _warn_if_stale(counting)
+    binary = [leaf for leaf, _ in counting]
     counted = list(_counted(binary))
     if per == "total":
         return _ratio(counted)
@@ -70,15 +71,18 @@ def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "tota
     raise ValueError(f"per is {per!r}; it must be 'total', 'group' or 'parameter'")
 
 
-def _binary(optimizer: Any) -> Iterator[Optimizer]:
-    """Yield the optimizers of binary weights inside wrappers and hybrids, each once."""
+def _binary(optimizer: Any) -> Iterator[tuple[Optimizer, int]]:
+    """Yield each optimizer of binary weights inside wrappers and hybrids, and how often its flips are counted."""
     inner = unwrapped(optimizer)
-    if not hasattr(inner, "binary"):
-        yield inner
+    if not hasattr(inner, "binary_parts"):
+        yield inner, getattr(inner, "ff_every", 1)
         return
-    yield from _binary(inner.binary)
-    if hasattr(unwrapped(inner.real), "binary"):
-        yield from _binary(inner.real)
+    for name, part in inner.parts.items():
+        leaf = unwrapped(part)
+        if hasattr(leaf, "binary_parts"):
+            yield from _binary(leaf)
+        elif name in inner.binary_parts:
+            yield leaf, getattr(leaf, "ff_every", inner.ff_every)  # for a torch optimizer, the hybrid counts
 
 
 def _counted(binary: list[Optimizer]) -> Iterator[tuple[int, str | int, int, Tensor]]:
@@ -99,16 +103,14 @@ def _ratio(counted: Counted) -> float:
     return flips / sum(size for _, _, size, _ in counted)
 
 
-def _warn_if_stale(optimizer: Any) -> None:
-    inner = unwrapped(optimizer)
-    # For a torch optimizer, the hybrid counts.
-    owner = unwrapped(inner.binary) if hasattr(unwrapped(getattr(inner, "binary", None)), "ff_every") else inner
-    every: int = getattr(owner, "ff_every", 1)
-    groups = owner.param_groups
-    steps = int(groups[0].get("ff_step", groups[0].get("step", 1))) if groups else 1
-    if steps and (steps - 1) % every:
-        warnings.warn(
-            f"ff_ratio refers to the last counted update, not the latest: flips are counted every {every} updates. "
-            "Construct the optimizer with ff_every=1 to count each update, or read it right after a counted one",
-            stacklevel=3,
-        )
+def _warn_if_stale(counting: list[tuple[Optimizer, int]]) -> None:
+    for leaf, every in counting:
+        group = leaf.param_groups[0] if leaf.param_groups else {}
+        steps = int(group.get("ff_step", group.get("step", 1)))
+        if steps and (steps - 1) % every:
+            warnings.warn(
+                f"ff_ratio refers to the last counted update, not the latest: flips are counted every {every} updates. "
+                "Construct the optimizer with ff_every=1 to count each update, or read it right after a counted one",
+                stacklevel=3,
+            )
+            return

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from torch import Tensor
+
 Shape = Literal["cosine", "linear", "constant", "step", "fifths", "exponential"]
 _ENDS = {"cosine": 0.0, "linear": 0.0, "exponential": 1e-3}  # the factor just after the last update
 
@@ -155,7 +157,8 @@ def set_field(groups: Iterable[dict[str, Any]], field: str, factor: float) -> No
     """
     for group in groups:
         _check_field(group, field)
-        group[field] = group.setdefault(f"initial_{field}", group[field]) * factor
+        initial = group.setdefault(f"initial_{field}", _number(group[field]))
+        _write(group, field, initial * factor)
 
 
 def set_value(groups: Iterable[dict[str, Any]], field: str, value: float) -> None:
@@ -171,9 +174,20 @@ def set_value(groups: Iterable[dict[str, Any]], field: str, value: float) -> Non
     """
     for group in groups:
         _check_field(group, field)
-        group[field] = value * group.get(f"{field}_scale", 1.0)
+        _write(group, field, value * group.get(f"{field}_scale", 1.0))
 
 
 def _check_field(group: dict[str, Any], field: str) -> None:
     if field not in group:
         raise ValueError(f"a param group has no field {field!r}; it has {', '.join(sorted(set(group) - {'params'}))}")
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, Tensor) else value
+
+
+def _write(group: dict[str, Any], field: str, value: float) -> None:
+    if isinstance(group[field], Tensor):
+        group[field].fill_(value)  # in place: a CUDA graph reads this tensor
+    else:
+        group[field] = value

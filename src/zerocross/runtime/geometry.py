@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from zerocross.runtime.graph import Node
-from zerocross.runtime.kernels.steps import Window
-from zerocross.runtime.program import Buffer
+from zerocross.runtime.kernels.points import PIXEL_BYTES, TAPS
+from zerocross.runtime.kernels.steps import LANES, ROWS, Window
+from zerocross.runtime.program import BLOCK_ROWS, Buffer
 
 Fields = dict[str, Any]
 
@@ -33,14 +34,23 @@ class ConvGeometry:
         # With a kernel one column wide, a tap of real numbers can leave out the padding at the end of a pixel.
         self.tap = 4 * source.shape[0] if source.kind == "real" and self.kernel[1] == 1 else source.pitch
 
+    @property
+    def runs_x(self) -> int:
+        """Number of contiguous runs in a line of taps: 1 unless the kernel is dilated."""
+        return self.kernel[1] if self.dilation[1] > 1 else 1
+
+    @property
+    def in_lines(self) -> bool:
+        """Whether tiles of real products can read their input without gathering: each tile lies within a line."""
+        return self.runs_x == 1 and self.outputs[1] % ROWS == 0
+
     def fields(self, *, direct: bool) -> Fields:
         """Return the fields of the step.
 
         Args:
             direct: Read rows in place, without gathering, if a row is a single pixel.
         """
-        source, width = self.source, self.kernel[1]
-        runs = width if self.dilation[1] > 1 else 1
+        source, width, runs = self.source, self.kernel[1], self.runs_x
         single = (self.kernel, self.stride, source.border) == ((1, 1), (1, 1), (0, 0))
         return {
             "source": source.at(-self.padding[0], -self.padding[1]), "source_image": source.image,
@@ -49,6 +59,14 @@ class ConvGeometry:
             "tap_line": self.dilation[0] * source.line, "tap_pixel": self.dilation[1] * source.pitch,
             "direct": int(single and direct),
         }  # fmt: skip
+
+
+def suits_winograd(conv: ConvGeometry) -> bool:
+    """Return True if `kernels.points` can compute a convolution: the 7 x 7 first layer of a ResNet, on RGB images."""
+    source, (_, width) = conv.source, conv.outputs
+    steps = conv.kernel[1] == TAPS and conv.stride[1] == 2 and conv.dilation == (1, 1) and conv.groups == 1
+    colours = source.kind == "real" and source.pitch == 4 * conv.shape[1] == PIXEL_BYTES
+    return steps and colours and conv.shape[0] % (2 * LANES) == 0 and width % ROWS == 0 and width <= BLOCK_ROWS
 
 
 def window_fields(source: Buffer, mode: Window, kernel: tuple[int, int] = (1, 1), node: Node | None = None) -> Fields:

@@ -19,12 +19,14 @@ from zerocross.runtime.geometry import (
     is_depthwise,
     outside_strides,
     strides,
+    suits_winograd,
     target_fields,
     window_fields,
 )
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
-from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Space, StepKind, Window
+from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES, transform_weights
+from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Rows, Space, StepKind, Window
 from zerocross.runtime.layout import (
     binary_panels,
     bits_pitch,
@@ -34,16 +36,14 @@ from zerocross.runtime.layout import (
     depthwise_panels,
     real_panels,
     round_up,
+    row_panels,
     spread,
 )
-from zerocross.runtime.program import Buffer, PlannedStep, aligned
+from zerocross.runtime.program import ALIGN, Buffer, PlannedStep, aligned
+from zerocross.runtime.stages import Stage, merge_stages
 
 MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # longest sum of products of bytes that always fits 32 bits
 CODE_OF_ZERO = 128
-_MERGED = {
-    (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
-    (EpilogueOp.PRELU, EpilogueOp.AFFINE): EpilogueOp.PRELU_AFFINE,
-}
 
 
 @dataclass(frozen=True)
@@ -244,13 +244,13 @@ class _Planner:
         channels = target.shape[0] if channels is None else channels
         shift = None if node is None or node.op != "sign" else self.graph.tensor(node, "shift")
         shift = np.zeros(target.shape[0]) if shift is None else shift
-        # Bits beyond the last channel must be 0, whatever the values are.
-        shifts = by_panel([shift[channel : channel + channels]], [-math.inf])
-        return {"bits": target.at(extra=channel // 8), **strides("bits", target), "shift": self._put(shifts)}
+        # In float32, x + shift >= 0 exactly if x >= -shift. Bits beyond the last channel must be 0, whatever the value.
+        least = by_panel([-shift[channel : channel + channels]], [math.nan])
+        return {"bits": target.at(extra=channel // 8), **strides("bits", target), "least": self._put(least)}
 
     def _stages(self, group: Group, channels: int) -> list[tuple[int, int, Any, int]]:
         """Return the stages after a group's source: kind, parameters' address, offset and pitch of the added value."""
-        stages: list[tuple[EpilogueOp, list[np.ndarray], Any, int]] = []
+        stages: list[Stage] = []
 
         def put(stage: EpilogueOp, *vectors: Any) -> None:
             stages.append((stage, [np.broadcast_to(vector, channels) for vector in vectors], 0, 0))
@@ -277,16 +277,9 @@ class _Planner:
         if group.sign is not None and group.sign.op == "threshold":
             direction = self.graph.tensors[group.sign.tensors["direction"]].astype(np.float32)
             put(EpilogueOp.AFFINE, direction, -direction * self.graph.tensors[group.sign.tensors["threshold"]])
-        merged: list[tuple[EpilogueOp, list[np.ndarray], Any, int]] = []
-        for stage in stages:
-            both = _MERGED.get((merged[-1][0], stage[0])) if merged else None
-            if both is None:
-                merged.append(stage)
-            else:
-                merged[-1] = (both, merged[-1][1] + stage[1], *stage[2:])
         return [
             (kind, self._put(by_panel(vectors)) if vectors else 0, offset, pitch)
-            for kind, vectors, offset, pitch in merged
+            for kind, vectors, offset, pitch in merge_stages(stages)
         ]
 
     # ---- sources ------------------------------------------------------------------------------------------------
@@ -326,9 +319,37 @@ class _Planner:
         self._afford(real_bytes(conv.shape, conv.groups, conv.tap // 4), f"node {node.output!r}")
         weight = real_weight(self.graph, node)
         dense = weight.reshape(conv.shape) if conv.groups == 1 else spread(weight, conv.groups)
+        if suits_winograd(conv):
+            return self._winograd(group, conv, weight)
+        fields = conv.fields(direct=True)
+        if not fields["direct"] and conv.in_lines:
+            fields["direct"] = Rows.IN_LINES
         panels = real_panels(dense, conv.tap // 4)
-        fields = {"row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels)}
-        return StepKind.REAL, conv.fields(direct=True) | fields | {"terms": panels.shape[1], "panel": panels[0].nbytes}
+        return StepKind.REAL, fields | {
+            "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
+            "panel": panels[0].nbytes,
+        }  # fmt: skip
+
+    def _winograd(self, group: Group, conv: ConvGeometry, weight: np.ndarray) -> tuple[StepKind, Fields]:
+        source, tiles = conv.source, conv.outputs[1] // OUTPUTS
+        lines = (conv.outputs[0] - 1) * conv.stride[0] + conv.kernel[0]
+        column = round_up(2 * source.pitch * lines, ALIGN) + ALIGN
+        values = Buffer("real", (LANES, POINTS, tiles), column)
+        self._add_step(StepKind.TRANSFORM, group.node.output, {
+            "pixels": lines * tiles, "width": tiles, "channels": conv.shape[1], "panels": 1, "column": column,
+            **target_fields(values), **strides("source", source),
+            "source": source.at(-conv.padding[0], -conv.padding[1]),
+        })  # fmt: skip
+        points = [row_panels(each.reshape(len(weight), -1)) for each in transform_weights(weight)]
+        pairs = [[each[first : first + 2].ravel() for each in points] for first in range(0, len(points[0]), 2)]
+        weights = np.concatenate([np.concatenate(pair) for pair in pairs])
+        return StepKind.WINOGRAD, {
+            "source": values.at(), "source_image": values.image, "source_line": conv.stride[0],
+            "runs_y": conv.kernel[0], "runs_x": 1, "run": 2 * source.pitch, "column": column, "direct": Rows.DIRECT,
+            "row": POINTS * SUM_BYTES // OUTPUTS,
+            "tail": -1, "repeats": 1, "weight": self._put(weights), "panel": 4 * len(weights) // len(points[0]),
+            "terms": -(-(2 * POINTS - 1) * conv.kernel[0] * conv.shape[1] // OUTPUTS),  # products of an output
+        }  # fmt: skip
 
     def _byte_conv(self, group: Group) -> tuple[StepKind, Fields]:
         node = group.node

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, StepKind
+from zerocross.runtime.kernels.points import OUTPUTS
+from zerocross.runtime.kernels.steps import JOB, LANES, ROW_BYTES, ROWS, STAGE_BYTES, STEP, WORD, StepKind
 from zerocross.runtime.layout import round_up
 
 ALIGN = 64  # bytes: a cache line, and a vector
@@ -83,6 +84,12 @@ class PlannedStep:
     fields: dict[str, int | BufferOffset]
     stages: Sequence[tuple[int, int, int | BufferOffset, int]] = ()
 
+    @property
+    def output(self) -> Buffer | None:
+        """The buffer that the step's float32 values are stored in, or None."""
+        real = self.fields.get("real")
+        return real.buffer if isinstance(real, BufferOffset) else None
+
     def buffers(self) -> list[Buffer]:
         """Return the buffers that the step reads or writes."""
         values = [*self.fields.values(), *(stage[2] for stage in self.stages)]
@@ -141,15 +148,30 @@ def new_job(**fields: int) -> np.ndarray:
 
 def _fill(step: Any, fields: Mapping[str, int]) -> int:
     """Set the fields of a step and its scratch layout; return the bytes of scratch memory that it needs."""
-    step["real"] = step["shift"] = -1
+    step["real"] = step["least"] = -1
     for name, value in fields.items():
         step[name] = value
     row = max(1, int(step["row"]))
     block = max(2 * ROWS, min(BLOCK_ROWS, BLOCK_BYTES // (row + ROW_BYTES) // ROWS * ROWS))
+    if step["kind"] == StepKind.WINOGRAD:
+        block = round_up(int(step["width"]), OUTPUTS * ROWS)  # a line, and the sums of its tiles
     step["block"] = block
     step["table"] = round_up(int(step["bits_pixel"]), ALIGN)
     step["gathered"] = step["table"] + block * ROW_BYTES
-    return int(step["gathered"]) + block * row + SLACK
+    step["scan"] = round_up(int(step["gathered"]) + block * row + SLACK, ALIGN)
+    step["scan_line"] = _scan_line(step)
+    if not step["scan_line"]:
+        return int(step["scan"])
+    lines = (int(step["pixels"] // step["width"]) - 1) * int(step["source_line"] // step["tap_line"]) + step["runs_y"]
+    return int(step["scan"]) + 2 * 8 + int(lines * step["scan_line"]) + SLACK
+
+
+def _scan_line(step: Any) -> int:
+    """Return the bytes of a line's parities and the word before them; 0 if the taps are not runs of whole words."""
+    runs = step["kind"] == StepKind.BINARY and step["runs_y"] > 1 and step["runs_x"] == 1 and step["repeats"] == 1
+    if not runs or step["run"] % WORD or step["source_pixel"] % WORD or step["source_line"] % step["tap_line"]:
+        return 0
+    return int((step["width"] - 1) * step["source_pixel"] + step["run"]) + WORD
 
 
 def arena_bytes(planned: Sequence[PlannedStep], images: int) -> int:
@@ -200,8 +222,13 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
     end = lasting_end = 0
     for number, item in enumerate(planned):
         touched = list(dict.fromkeys(item.buffers()))
+        reused = _reusable(item, {buffer for buffer in touched if last[buffer] == number}, places)
         for buffer in touched:
             if buffer in places:
+                continue
+            if reused is not None and buffer is item.output:
+                places[buffer] = places[reused]
+                taken = [(begin, stop, buffer if by is reused else by) for begin, stop, by in taken]
                 continue
             size = buffer.size(images)
             if not buffer.lasting:
@@ -214,10 +241,28 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
                 places[buffer] = lasting_end
                 lasting_end += size
         for buffer in touched:
-            if last[buffer] == number and buffer.lasting:
+            if last[buffer] == number and buffer.lasting and buffer is not reused:
                 free[buffer.key].append(places[buffer])
         taken = [entry for entry in taken if last[entry[2]] > number]
     return {buffer: at + end * buffer.lasting for buffer, at in places.items()}, end + lasting_end
+
+
+def _reusable(item: PlannedStep, dying: set[Buffer], places: Mapping[Buffer, int]) -> Buffer | None:
+    """Return a buffer that a step adds, that no later step reads, and whose memory the step's output can use; or None.
+
+    A tile reads the values to add before it stores its results, so the sum can be stored in place. This saves the
+    memory of an activation, and the time to load cache lines that are only written.
+    """
+    output = item.output
+    if output is None or output in places:
+        return None
+    for _, _, offset, pitch in item.stages:
+        if isinstance(offset, BufferOffset) and offset.buffer in dying and offset.buffer.key == output.key:
+            alone = item.buffers().count(offset.buffer) == item.buffers().count(output) == 1
+            real = item.fields["real"]
+            if alone and isinstance(real, BufferOffset) and (offset.extra, pitch) == (real.extra, output.pitch):
+                return offset.buffer
+    return None
 
 
 def _gap(taken: list[tuple[int, int, Buffer]], size: int) -> int:

@@ -23,6 +23,7 @@ from zerocross.checks import check_choice
 from zerocross.data.dataset import Dataset
 from zerocross.memory import keep_freed_memory
 from zerocross.nn import check as check_binary
+from zerocross.nn import start_epoch, start_from_batch
 from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
 from zerocross.train.build import StageSetup, build_model, prepare
@@ -196,10 +197,14 @@ def _train_epoch(run: Run, setup: StageSetup) -> None:
     clock, images = time.perf_counter(), 0
     loss: Tensor | float = 0.0
     setup.fabric_model.train()
+    if position.batch == 0:
+        start_epoch(parts.network)
     for x, y in parts.train.epoch(number, start=position.batch):
         if position.batch >= parts.updates_per_epoch * config.accumulate:
             break  # too few micro-batches left for another update
         if position.batch % config.accumulate == 0:
+            if position.step == 0:
+                start_from_batch(parts.network, x)
             loss = 0.0
             parts.schedules.apply(parts.optimizer, position.step)
             on_step(parts.network, position.step, total)

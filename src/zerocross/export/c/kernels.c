@@ -151,8 +151,8 @@ typedef uint32_t count_type;
 static KERNEL void dot(int32_t *sums, const uint64_t *row, const uint64_t *weight, int32_t words, int32_t outputs,
                        int32_t total)
 {
-    int32_t o, k, l;
-    for (o = 0; o + 8 <= outputs; o += 8) {
+    int32_t o, k, l, blocks = outputs / 8 * 8;
+    for (o = 0; o < blocks; o += 8) {
         count_type count[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         for (k = 0; k < words; k++, weight += 8)
             for (l = 0; l < 8; l++)
@@ -160,7 +160,7 @@ static KERNEL void dot(int32_t *sums, const uint64_t *row, const uint64_t *weigh
         for (l = 0; l < 8; l++)
             sums[o + l] = total - 2 * (int32_t)count[l];
     }
-    for (; o < outputs; o++) {
+    for (o = blocks; o < outputs; o++) {
         count_type count = 0;
         for (k = 0; k < words; k++)
             count += popcount(row[k] ^ *weight++);
@@ -173,8 +173,8 @@ static KERNEL void dot(int32_t *sums, const uint64_t *row, const uint64_t *weigh
 static KERNEL void dot_masked(int32_t *sums, const uint64_t *row, const uint64_t *mask, const uint64_t *weight,
                               int32_t words, int32_t outputs, int32_t total)
 {
-    int32_t o, k, l;
-    for (o = 0; o + 8 <= outputs; o += 8) {
+    int32_t o, k, l, blocks = outputs / 8 * 8;
+    for (o = 0; o < blocks; o += 8) {
         count_type count[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         for (k = 0; k < words; k++, weight += 8)
             for (l = 0; l < 8; l++)
@@ -182,7 +182,7 @@ static KERNEL void dot_masked(int32_t *sums, const uint64_t *row, const uint64_t
         for (l = 0; l < 8; l++)
             sums[o + l] = total - 2 * (int32_t)count[l];
     }
-    for (; o < outputs; o++) {
+    for (o = blocks; o < outputs; o++) {
         count_type count = 0;
         for (k = 0; k < words; k++)
             count += popcount((row[k] ^ *weight++) & mask[k]);

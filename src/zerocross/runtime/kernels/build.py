@@ -10,7 +10,8 @@ from numba import njit, types
 from numba.core import config
 from numba.extending import intrinsic
 
-from zerocross.runtime.kernels.execute import OPTIONS, execute, inner
+from zerocross.runtime.kernels.execute import execute
+from zerocross.runtime.kernels.gather import OPTIONS, inner
 from zerocross.runtime.kernels.memory import add_atomic, ask, exchange, load_int, publish, store_int, wait_until
 from zerocross.runtime.kernels.steps import FLAG_BYTES, JOB, STEP, CallField, Duty, Mode
 

@@ -7,7 +7,6 @@ VNNI, four products and their sum are one instruction for sixteen channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -30,7 +29,7 @@ def _emit_byte_products(panels: int, b: Builder, own: list[Value], to: Finish) -
     at_once = min(ROWS, rows_at_once(panels))
 
     def sums(first: int, number: int) -> list[Value]:
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        rows = v.rows_from(b, a, row_bytes, range(first, first + number))
         return _emit_byte_sums(b, rows, weights, terms, panels)
 
     if at_once == ROWS:
@@ -85,12 +84,6 @@ def _emit_codes(b: Builder, numbers: Value, inverse: Value) -> Value:
     return b.add(code, v.I32(128) if single else v.constant(128, v.WORDS))
 
 
-def _numbers(numbers: Iterable[int]) -> Value:
-    """Lanes of a shuffle."""
-    lanes = list(numbers)
-    return ir.Constant(ir.VectorType(v.I32, len(lanes)), lanes)
-
-
 def _largest(typingctx: Any, address: Any, count: Any) -> Any:  # noqa: ARG001 - Numba's protocol
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
         address, count = args
@@ -140,6 +133,29 @@ def _store_code(typingctx: Any, target: Any, number: Any, inverse: Any) -> Any: 
     return types.void(types.int64, types.float32, types.float32), codegen
 
 
+def _emit_interleaved(b: Builder, planes: list[Value]) -> Value:
+    """The numbers of three planes, the three of a pixel together."""
+    pairs = [b.shuffle_vector(*two, v.lanes(range(2 * LANES))) for two in (planes[:2], planes[1:])]
+    order = [first + lane for lane in range(LANES) for first in (0, LANES, 3 * LANES)]
+    return b.shuffle_vector(*pairs, v.lanes(order))
+
+
+def _copy_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, source, plane, count = args
+
+        def piece(index: Value, carried: list[Value]) -> list[Value]:
+            at = v.plus(b, source, index, 4 * LANES)
+            planes = [v.load(b, b.add(at, b.mul(plane, v.I64(colour))), v.REALS, 4) for colour in range(3)]
+            v.store(b, _emit_interleaved(b, planes), v.plus(b, target, index, 12 * LANES), 4)
+            return carried
+
+        v.loop(b, b.sdiv(count, v.I64(LANES)), [], piece)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
 def _store_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: Any, inverse: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
         target, source, plane, count, inverse = args
@@ -149,9 +165,7 @@ def _store_colours(typingctx: Any, target: Any, source: Any, plane: Any, count: 
             at = v.plus(b, source, index, 4 * LANES)
             planes = [v.load(b, b.add(at, b.mul(plane, v.I64(colour))), v.REALS, 4) for colour in range(3)]
             codes = [b.trunc(_emit_codes(b, numbers, inverse), _OCTETS) for numbers in planes]
-            pairs = [b.shuffle_vector(*two, _numbers(range(2 * LANES))) for two in (codes[:2], codes[1:])]
-            order = [first + lane for lane in range(LANES) for first in (0, LANES, 3 * LANES)]
-            v.store(b, b.shuffle_vector(*pairs, _numbers(order)), v.plus(b, target, index, 3 * LANES), 1)
+            v.store(b, _emit_interleaved(b, codes), v.plus(b, target, index, 3 * LANES), 1)
             return carried
 
         v.loop(b, b.sdiv(count, v.I64(LANES)), [], piece)
@@ -184,3 +198,6 @@ store_colours: Any = intrinsic(_store_colours)
 
 The three of a pixel stand together; `count` is that of pixels, a multiple of LANES.
 """
+
+copy_colours: Any = intrinsic(_copy_colours)
+"""copy_colours(target, source, plane, count): likewise the float32 themselves."""

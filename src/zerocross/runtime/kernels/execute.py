@@ -5,46 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from zerocross.runtime.kernels.byte_tiles import (
     byte_tile,
     byte_tile_pair,
+    copy_colours,
     largest,
     store_code,
     store_codes,
     store_colours,
 )
-from zerocross.runtime.kernels.memory import (
-    COPY_BYTES,
-    copy,
-    load_byte,
-    load_int,
-    load_real,
-    load_word,
-    store_int,
-    store_real,
-    store_word,
-)
-from zerocross.runtime.kernels.popcount import WORD, binary_tile
+from zerocross.runtime.kernels.gather import TAPS, bits_address, forget_scan, gather, inner
+from zerocross.runtime.kernels.memory import copy, load_byte, load_int, load_real, store_int, store_real
+from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES
+from zerocross.runtime.kernels.popcount import binary_tile
 from zerocross.runtime.kernels.real_tiles import real_tile, real_tile_pair, window_tile
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Space, StepKind, Window
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Rows, Space, StepKind, Window
+from zerocross.runtime.kernels.winograd import output_tile, point_sums, transform_line
 
-_BITS, _BASE, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
-    8 * RowField[name] for name in ("BITS", "BASE", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
+_BITS, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
+    8 * RowField[name] for name in ("BITS", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
 )
 _BINARY, _WINDOW, _MOVE, _UNPACK, _BYTES, _QUANTIZE = (
     int(kind)
     for kind in (StepKind.BINARY, StepKind.WINDOW, StepKind.MOVE, StepKind.UNPACK, StepKind.BYTES, StepKind.QUANTIZE)
 )
-_OUTSIDE, _MEAN = int(Space.OUTSIDE), int(Window.MEAN)
+_TRANSFORM, _WINOGRAD = int(StepKind.TRANSFORM), int(StepKind.WINOGRAD)
+_OUTSIDE, _MEAN, _IN_LINES = int(Space.OUTSIDE), int(Window.MEAN), int(Rows.IN_LINES)
 
 _LARGEST, _SMALLEST = np.finfo(np.float32).max, np.float32(1e-36)  # of magnitudes that are not 0, 127 / it is finite
-_LOWER, _UPPER, _SHORT = 0xFFFFFFFF, -1 << 32, (1 << 48) - 1  # bits of an int64
-
-# Code that needs nothing of Python or Numba when it runs: no wrappers, no references, no exceptions.
-OPTIONS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "error_model": "numpy"}
-inner = njit(**OPTIONS)
 
 
 @inner
@@ -70,6 +59,10 @@ def execute(
         _unpack(step, images, arena, part, parts)
     elif step.kind == _QUANTIZE:
         _quantize(step, images, arena, x, part, parts)
+    elif step.kind == _TRANSFORM:
+        _transform(step, images, arena, part, parts)
+    elif step.kind == _WINOGRAD:
+        _winograd(step, images, stages, arena, scratch, part, parts)
     elif step.kind == _WINDOW:
         _window(step, images, stages, arena, scratch, part, parts)
     else:
@@ -90,10 +83,10 @@ def _share(step: Any, images: int, part: int, parts: int) -> tuple[int, int, int
 @inner
 def _finish(step: Any, table: int, pixel: int, end: int, panel: int, stages: int, arena: int) -> Any:
     real = arena + step.real + pixel * step.real_pitch if step.real >= 0 else 0
-    shift = max(step.shift, 0)
+    least = max(step.least, 0)
     return (
         table, min(ROWS, end - pixel) - 1, step.channels, pixel, panel, stages + step.stages, step.stage_count, arena,
-        real, step.real_pitch, shift,
+        real, step.real_pitch, least,
     )  # fmt: skip
 
 
@@ -104,10 +97,13 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
     binary, octets, terms, factor, block = (
         step.kind == _BINARY, step.kind == _BYTES, step.terms, step.factor, step.block,
     )  # fmt: skip
-    row_bytes = step.source_pixel if step.direct else step.row
+    in_lines, row_bytes = step.direct == _IN_LINES, step.source_pixel if step.direct else step.row
+    runs, tap_line = (step.runs_y, step.tap_line) if in_lines else (1, 0)
+    taps = (step.run // 4 if in_lines else terms, runs, tap_line)
+    forget_scan(step, scratch)
     for start in range(first, last, block):
         rows = min(block, last - start)
-        _gather(step, start, rows, arena, scratch, table, gathered)
+        gather(step, start, rows, arena, scratch, table, gathered)
         rows_at = arena + step.source + start * row_bytes if step.direct else gathered
         panel = panel_first
         while panel < panel_last:
@@ -115,7 +111,7 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
             pair = not binary and panel + 1 < panel_last
             for row in range(0, rows, ROWS):
                 to = _finish(step, table + row * ROW_BYTES, start + row, last, panel, stages, arena)
-                a = rows_at + row * row_bytes
+                a = load_int(table + row * ROW_BYTES + TAPS) if in_lines else rows_at + row * row_bytes
                 if binary:
                     binary_tile((a, row_bytes, weights, terms, factor), to)
                 elif octets:
@@ -124,146 +120,51 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
                     else:
                         byte_tile((a, row_bytes, weights, terms, step.offsets), to)
                 elif pair:
-                    real_tile_pair((a, row_bytes, weights, terms), to)
+                    real_tile_pair((a, row_bytes, weights, *taps), to)
                 else:
-                    real_tile((a, row_bytes, weights, terms), to)
+                    real_tile((a, row_bytes, weights, *taps), to)
             panel += 2 if pair else 1
 
 
 @inner
-def _gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: int, gathered: int) -> None:
-    """Write the taps of pixels start..start + rows one row behind the other, and fill in the table of rows."""
-    # Fields as locals: a store might change a record, for all that the compiler knows.
-    binary, octets, width, lines = step.kind == _BINARY, step.kind == _BYTES, step.width, step.pixels // step.width
-    base, base_column, bits_pixel = step.base, step.base_column, step.bits_pixel
-    if octets:
-        base = arena + step.scale
-    words = binary and step.run % WORD == 0 and step.repeats == 1
-    narrow = binary and step.run == 6 and step.runs_y == 3 and step.runs_x == 1 and step.repeats == 1
-    image, rest = divmod(start, step.pixels)
-    line, column = divmod(rest, width)
-    done = 0
-    while done < rows:
-        count = min(rows - done, width - column)
-        if not step.direct:
-            place = image * step.source_image + line * step.source_line + column * step.source_pixel
-            if words:
-                _gather_words(step, arena + step.source + place, gathered + done * step.row, count)
-            elif narrow:
-                _gather_narrow(step, arena + step.source + place, gathered + done * step.row, count)
-            else:
-                _gather_line(step, arena + step.source + place, gathered + done * step.row, count)
-        bits = _bits_address(step, arena, image, line, column)
-        base_line = base + load_int(step.base_line + 8 * line) if binary else 0
-        for entry in range(table + done * ROW_BYTES, table + (done + count) * ROW_BYTES, ROW_BYTES):
-            if binary:
-                store_int(entry + _BASE, base_line + load_int(base_column + 8 * column))
-            elif octets:
-                store_int(entry + _BASE, base + image * step.scale_image)
-            store_int(entry + _BITS, bits)
-            bits += bits_pixel
-            column += 1
-        done += count
-        column = 0
-        line += 1
-        if line == lines:
-            line = 0
-            image += 1
-    for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: whatever stands there
-        store_int(table + row * ROW_BYTES + _BASE, base)
-        store_int(table + row * ROW_BYTES + _BITS, scratch)
-    if binary and not (step.direct or words or narrow):
-        # Not as soon as a row is there: its words would have to wait for what is stored.
-        for row in range(rows):
-            _fold(gathered + row * step.row, step.row, step.repeats, step.tail)
+def _transform(step: Any, images: int, arena: int, part: int, parts: int) -> None:
+    tiles, lines = step.width, step.pixels // step.width
+    for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
+        image, line = divmod(number, lines)
+        at = arena + step.source + image * step.source_image + line * step.source_line
+        transform_line(arena + step.target + image * step.target_image, at, step.column, line, tiles)
 
 
 @inner
-def _fold(row: int, row_bytes: int, repeats: int, tail: int) -> None:
-    """Make the last word of a row, and every second one before it, the parity of all words up to there."""
-    end = row + row_bytes
-    if tail != -1:
-        piece = row_bytes // repeats
-        for behind in range(row + piece, end + 1, piece):
-            store_word(behind - WORD, load_word(behind - WORD) & np.int32(tail))
-    parity = np.int32(0)
-    if row_bytes & WORD:
-        parity = load_word(row)
-        row += WORD
-    for at in range(row, end, 2 * WORD):
-        parity ^= load_word(at) ^ load_word(at + WORD)
-        store_word(at + WORD, parity)
-
-
-@inner
-def _gather_words(step: Any, source: int, target: int, count: int) -> None:
-    """Write the taps of some pixels of a line as `_fold` leaves them: runs of whole words."""
-    runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
-    source_pixel, odd = step.source_pixel, step.terms & 1
-    pairs = odd == 0 and run % (2 * WORD) == 0
-    for _ in range(count):
-        parity = 0
-        whole = odd
-        for tap_y in range(runs_y):
-            for tap_x in range(runs_x):
-                at = source + tap_y * tap_line + tap_x * tap_pixel
-                if pairs:
-                    for place in range(0, run, 2 * WORD):
-                        two = load_int(at + place)
-                        parity ^= two ^ two << 32
-                        store_int(target + place, two & _LOWER | parity & _UPPER)
-                else:
-                    for place in range(0, run, WORD):
-                        word = np.int64(load_word(at + place))
-                        parity ^= word
-                        store_word(target + place, np.int32(parity if whole else word))
-                        whole ^= 1
-                target += run
-        source += source_pixel
-
-
-@inner
-def _gather_narrow(step: Any, source: int, target: int, count: int) -> None:
-    """The same for 3 x 3 taps of sixteen channels: five words, of three runs of 48 bits."""
-    tap_line, source_pixel = step.tap_line, step.source_pixel
-    for _ in range(count):
-        top, middle, bottom = load_int(source), load_int(source + tap_line), load_int(source + 2 * tap_line)
-        first = top & _SHORT | middle << 48
-        second = middle >> 16 & _LOWER | bottom << 32
-        parity = first ^ first >> 32 ^ second
-        store_int(target, first)
-        store_int(target + 2 * WORD, parity & _LOWER | second & _UPPER)
-        store_word(target + 4 * WORD, np.int32(parity ^ second >> 32 ^ bottom >> 32 & 0xFFFF))
-        target += 5 * WORD
-        source += source_pixel
-
-
-@inner
-def _gather_line(step: Any, source: int, target: int, count: int) -> None:
-    """Write the taps of some pixels of a line."""
-    runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
-    source_pixel, repeats = step.source_pixel, step.repeats
-    copy_bytes = step.row // repeats
-    short = runs_x == 1 and run <= COPY_BYTES
-    for _ in range(count):
-        for _ in range(repeats):
-            to = target
-            if short:
-                for tap_y in range(runs_y):
-                    copy(to, source + tap_y * tap_line, COPY_BYTES)
-                    to += run
-            else:
-                for tap_y in range(runs_y):
-                    for tap_x in range(runs_x):
-                        copy(to, source + tap_y * tap_line + tap_x * tap_pixel, run)
-                        to += run
-            target += copy_bytes
-        source += source_pixel
-
-
-@inner
-def _bits_address(step: Any, arena: int, image: int, line: int, column: int) -> int:
-    return arena + step.bits + image * step.bits_image + line * step.bits_line + column * step.bits_pixel
+def _winograd(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
+    """Line by line: the sums of all tiles at every point, and then their outputs, two tiles at a time."""
+    table, sums, width = scratch + step.table, scratch + step.gathered, step.width
+    lines, tiles, column = step.pixels // width, width // OUTPUTS, step.column
+    point_bytes = step.block // OUTPUTS * SUM_BYTES
+    for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
+        image, line = divmod(number, lines)
+        start = number * width
+        gather(step, start, width, arena, scratch, table, sums)
+        source = arena + step.source + image * step.source_image
+        for panel in range(0, step.panels, 2):
+            weights = step.weight + panel * step.panel
+            for point in range(POINTS):
+                entry = step.run // 2 if point == POINTS - 1 else step.run  # the last has no odd pixels
+                first, terms = (
+                    source + point * tiles * column + line * step.source_line * entry,
+                    step.runs_y * entry // 4,
+                )
+                for tile in range(0, tiles, ROWS):
+                    to = sums + point * point_bytes + tile * SUM_BYTES
+                    point_sums((first + tile * column, column, weights, terms, to, tiles - tile))
+                weights += terms * SUM_BYTES
+            for tile in range(0, tiles, 2):
+                at, place = sums + tile * SUM_BYTES, OUTPUTS * tile
+                for further in range(2):
+                    to_pixels = _finish(
+                        step, table + place * ROW_BYTES, start + place, start + width, panel + further, stages, arena
+                    )
+                    output_tile((at + further * 4 * LANES, point_bytes), to_pixels)
 
 
 @inner
@@ -280,7 +181,10 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
         for row in range(ROWS):
             entry = table + row * ROW_BYTES
             if start + row < last:
-                _window_row(step, image, line, column, arena, entry)
+                if row > 0 and column > 0 and _like_before(step, column, entry):
+                    _next_row(step, entry)
+                else:
+                    _window_row(step, image, line, column, arena, entry)
                 column += 1
                 if column == width:
                     column = 0
@@ -298,14 +202,40 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
 
 
 @inner
+def _like_before(step: Any, column: int, entry: int) -> bool:
+    """Whether a pixel's window is as wide as its kernel, like that of the pixel before it in the line."""
+    right = column * step.stride_x - step.pad_x + (step.kernel_x - 1) * step.dilation_x
+    return load_int(entry - ROW_BYTES + _WIDTH) == step.kernel_x and right < step.width_in
+
+
+@inner
+def _next_row(step: Any, entry: int) -> None:
+    """What `_window_row` writes where the window is that of the pixel before, moved on."""
+    before = entry - ROW_BYTES
+    store_int(entry + _BITS, load_int(before + _BITS) + step.bits_pixel)
+    store_int(entry + _SOURCE, load_int(before + _SOURCE) + step.stride_x * step.tap_pixel)
+    for place in (_HEIGHT, _WIDTH, _WEIGHT, _COUNT):
+        store_int(entry + place, load_int(before + place))
+
+
+@inner
 def _alike(table: int) -> int:
-    """1 where the windows of a tile have the same size and the same weights, else 0."""
-    height, width, weight = load_int(table + _HEIGHT), load_int(table + _WIDTH), load_int(table + _WEIGHT)
-    alike = 1
-    for entry in range(table + ROW_BYTES, table + ROWS * ROW_BYTES, ROW_BYTES):
-        same = load_int(entry + _HEIGHT) == height and load_int(entry + _WIDTH) == width
-        alike &= same and load_int(entry + _WEIGHT) == weight
-    return alike
+    """1 where the windows of a tile have the same size and the same weights, 2 where the first one differs, else 0."""
+    second = table + ROW_BYTES
+    for entry in range(second + ROW_BYTES, table + ROWS * ROW_BYTES, ROW_BYTES):
+        if not _same_window(entry, second):
+            return 0
+    if _same_window(table, second):
+        return 1
+    return 2 if load_int(table + _HEIGHT) == load_int(second + _HEIGHT) else 0
+
+
+@inner
+def _same_window(entry: int, other: int) -> bool:
+    size = load_int(entry + _HEIGHT) == load_int(other + _HEIGHT) and load_int(entry + _WIDTH) == load_int(
+        other + _WIDTH
+    )
+    return size and load_int(entry + _WEIGHT) == load_int(other + _WEIGHT)
 
 
 @inner
@@ -325,7 +255,7 @@ def _window_row(step: Any, image: int, line: int, column: int, arena: int, entry
     skip_y, end_y = _inside(top, step.kernel_y, step.dilation_y, step.height_in)
     skip_x, end_x = _inside(left, step.kernel_x, step.dilation_x, step.width_in)
     y, x = top + skip_y * step.dilation_y, left + skip_x * step.dilation_x
-    store_int(entry + _BITS, _bits_address(step, arena, image, line, column))
+    store_int(entry + _BITS, bits_address(step, arena, image, line, column))
     store_int(entry + _SOURCE, arena + step.source + image * step.source_image + y * step.tap_line + x * step.tap_pixel)
     store_int(entry + _HEIGHT, end_y - skip_y)
     store_int(entry + _WIDTH, end_x - skip_x)
@@ -349,8 +279,12 @@ def _move(step: Any, images: int, arena: int, x: int, y: int, part: int, parts: 
         image, line = divmod(number, lines)
         at = source + image * step.source_image + line * step.source_line
         to = target + image * step.target_image + line * step.target_line
+        done = 0
+        if channels == 3 and source_pixel == target_channel == 4 and target_pixel == 12:  # an image with colours
+            done = width // LANES * LANES
+            copy_colours(to, at, source_channel, done)
         for _ in range(channels):
-            for column in range(width):
+            for column in range(done, width):
                 store_real(to + column * target_pixel, load_real(at + column * source_pixel))
             at += source_channel
             to += target_channel

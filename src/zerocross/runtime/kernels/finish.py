@@ -36,7 +36,7 @@ class Finish:
     arena: Value  # address of the activations
     real: Value  # address where the first pixel's values go, or 0
     pitch: Value  # bytes from pixel to pixel there
-    shift: Value  # address of the shifts before the sign, or 0 where no bits are wanted
+    least: Value  # address of the smallest values whose bit is 1, or 0 where no bits are wanted
 
     def next_panel(self, b: Builder, further: int) -> Finish:
         """The same for a panel further on."""
@@ -82,9 +82,9 @@ def few_or_all(b: Builder, to: Finish, emit: Callable[[int], list[Value]], zeros
 
 
 def emit_finish(b: Builder, values: list[Value], to: Finish) -> None:
-    """Take the rows of a tile through the stages and store them; the last rows first, see `_store_reals`."""
+    """Take the rows of a tile through the stages and store them."""
     at_once = min(ROWS, rows_at_once(2))
-    for first in reversed(range(0, ROWS, at_once)):
+    for first in range(0, ROWS, at_once):
         _finish_rows(b, first, values[first : first + at_once], to)
 
 
@@ -93,10 +93,10 @@ def _finish_rows(b: Builder, first: int, values: list[Value], to: Finish) -> Non
     panel_bytes = b.mul(to.panel, v.I64(4 * LANES))
     with b.if_then(b.icmp_signed("!=", to.real, v.I64(0))):
         _store_reals(b, first, values, b.add(to.real, panel_bytes), to)
-    with b.if_then(b.icmp_signed("!=", to.shift, v.I64(0))):
-        shift = v.load(b, b.add(to.shift, panel_bytes), v.REALS, 4)
+    with b.if_then(b.icmp_signed("!=", to.least, v.I64(0))):
+        least = v.load(b, b.add(to.least, panel_bytes), v.REALS, 4)
         for row, value in enumerate(values, first):
-            bits = b.fcmp_ordered(">=", b.fadd(value, shift), v.constant(0.0, v.REALS))
+            bits = b.fcmp_ordered(">=", value, least)
             v.store(b, b.bitcast(bits, v.I16), v.plus(b, to.row(b, row, RowField.BITS), to.panel, LANES // 8), 1)
 
 
@@ -113,10 +113,9 @@ def _store_reals(b: Builder, first: int, values: list[Value], real: Value, to: F
                 v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
         with part:
             inside, zeros = v.below(b, channels), v.constant(0.0, v.REALS)
-            for row, value in reversed(list(enumerate(values, first))):
-                # A row that is no pixel goes to the last pixel's place, before that one.
-                place = b.select(b.icmp_signed("<", v.I64(row), to.last), v.I64(row), to.last)
-                v.store(b, b.select(inside, value, zeros), b.add(real, b.mul(to.pitch, place)), 4)
+            for row, value in enumerate(values, first):
+                with b.if_then(b.icmp_signed("<=", v.I64(row), to.last)):
+                    v.store(b, b.select(inside, value, zeros), b.add(real, b.mul(to.pitch, v.I64(row))), 4)
 
 
 def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: Finish) -> list[Value]:
@@ -145,8 +144,11 @@ def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: F
         raised = [b.select(b.fcmp_ordered("<", value, low), low, value) for value in values]
         return [b.select(b.fcmp_ordered(">", value, high), high, value) for value in raised]
 
-    def prelu_affine(slope: Value, scale: Value, shift: Value) -> list[Value]:
+    def prelu_affine(values: list[Value], slope: Value, scale: Value, shift: Value) -> list[Value]:
         return affine(prelu(values, slope), scale, shift)
+
+    def affine_add_prelu_affine(scale: Value, shift: Value, *rest: Value) -> list[Value]:
+        return prelu_affine(add(affine(values, scale, shift)), *rest)
 
     cases: dict[EpilogueOp, Callable[[], list[Value]]] = {
         EpilogueOp.AFFINE: lambda: affine(values, *parameters(2)),
@@ -154,6 +156,8 @@ def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: F
         EpilogueOp.PRELU: lambda: prelu(values, *parameters(1)),
         EpilogueOp.CLAMP: lambda: clamp(*parameters(2)),
         EpilogueOp.AFFINE_ADD: lambda: add(affine(values, *parameters(2))),
-        EpilogueOp.PRELU_AFFINE: lambda: prelu_affine(*parameters(3)),
+        EpilogueOp.PRELU_AFFINE: lambda: prelu_affine(values, *parameters(3)),
+        EpilogueOp.AFFINE_ADD_PRELU_AFFINE: lambda: affine_add_prelu_affine(*parameters(5)),
+        EpilogueOp.ADD_PRELU_AFFINE: lambda: prelu_affine(add(values), *parameters(3)),
     }
     return v.choose(b, kind, [cases[stage] for stage in EpilogueOp], values)

@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
-from zerocross.runtime.kernels.steps import LANES, ROWS, RowField
+from zerocross.runtime.kernels.steps import LANES, ROWS, WORD, RowField
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
-
-WORD = 4  # bytes
 
 
 def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
@@ -30,7 +28,7 @@ def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
     counts = [v.constant(0, v.WORDS)] * ROWS
 
     def count(first: int, number: int) -> list[Value]:
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
+        rows = v.rows_from(b, a, row_bytes, range(first, first + number))
         return _emit_counts(b, rows, weights, words)
 
     if at_once == ROWS:
@@ -47,8 +45,8 @@ def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
 def _emit_counts(b: Builder, rows: list[Value], weights: Value, words: Value) -> list[Value]:
     """How many bits of each row differ from those of each channel."""
     odd = b.and_(words, v.I64(1))
-    whether_odd = v.splat(b, b.trunc(b.neg(odd), v.I32), v.WORDS)
-    left = [b.and_(_differing(b, row, weights, v.I64(0)), whether_odd) for row in rows]
+    zeros = [v.constant(0, v.WORDS)] * len(rows)
+    left = v.choose(b, odd, [lambda: zeros, lambda: [_differing(b, row, weights, v.I64(0)) for row in rows]], zeros)
 
     def take_two(index: Value, carried: list[Value]) -> list[Value]:
         counts, left = carried[: len(rows)], carried[len(rows) :]
@@ -61,7 +59,6 @@ def _emit_counts(b: Builder, rows: list[Value], weights: Value, words: Value) ->
             carried.append(b.add(count, _count_bits(b, carry)))
         return carried + news
 
-    zeros = [v.constant(0, v.WORDS)] * len(rows)
     carried = v.loop(b, b.lshr(words, v.I64(1)), zeros + left, take_two)
     pairs = zip(carried[: len(rows)], carried[len(rows) :], strict=True)
     return [b.add(b.add(count, count), _count_bits(b, rest)) for count, rest in pairs]

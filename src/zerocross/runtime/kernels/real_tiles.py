@@ -13,12 +13,13 @@ from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 
 def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
-    a, row_bytes, weights, terms = own
+    a, row_bytes, weights, *taps = own
     at_once = min(ROWS, rows_at_once(panels))
 
     def sums(first: int, number: int) -> list[Value]:
-        rows = [b.add(a, b.mul(row_bytes, v.I64(row))) for row in range(first, first + number)]
-        return _emit_sums(b, rows, weights, terms, panels)
+        rows = v.rows_from(b, a, row_bytes, range(first, first + number))
+        zeros = [v.constant(0.0, v.REALS)] * (panels * number)
+        return v.runs_of(b, rows, weights, (taps[0], taps[1], taps[2]), zeros, partial(emit_sums, b, panels))
 
     if at_once == ROWS:
         zeros = [v.constant(0.0, v.REALS)] * (panels * ROWS)
@@ -29,27 +30,31 @@ def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> Non
         emit_finish(b, values[panel::panels], to.next_panel(b, panel))
 
 
-def _emit_sums(b: Builder, rows: list[Value], weights: Value, terms: Value, panels: int) -> list[Value]:
-    """Sums of products, row by row, and for each row panel by panel."""
+def emit_sums(
+    b: Builder, panels: int, rows: list[Value], weights: Value, panel_bytes: Value, terms: Value, sums: list[Value]
+) -> list[Value]:
+    """Add products to sums, row by row, and for each row panel by panel."""
 
     def add_products(index: Value, sums: list[Value]) -> list[Value]:
         at = v.plus(b, weights, index, 4 * LANES)
-        columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.REALS, 4) for panel in range(panels)]
+        columns = [v.load(b, v.plus(b, at, panel_bytes, panel), v.REALS, 4) for panel in range(panels)]
         factors = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.F32, 4), v.REALS) for row in rows]
         pairs = [(factor, column) for factor in factors for column in columns]
         return [v.multiply_add(b, *pair, old) for pair, old in zip(pairs, sums, strict=True)]
 
-    return v.loop(b, terms, [v.constant(0.0, v.REALS)] * (len(rows) * panels), add_products)
+    return v.loop(b, terms, sums, add_products)
 
 
 def _emit_maximum(b: Builder, old: Value, new: Value) -> Value:
     """The larger one, or NaN where one of them is."""
-    larger = b.select(b.fcmp_ordered(">", old, new), old, new)  # the new one, too, where it is NaN
-    return b.select(b.fcmp_unordered("uno", old, old), old, larger)
+    # One instruction each, which gives its second operand where one is NaN. Numbers have the same bits in both, but for
+    # zeros of different sign; the bits of NaN and of anything else together are NaN.
+    pair = [b.select(b.fcmp_ordered(">", one, other), one, other) for one, other in ((old, new), (new, old))]
+    return b.bitcast(b.or_(*(b.bitcast(each, v.WORDS) for each in pair)), v.REALS)
 
 
 def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
-    mode, alike, *strides = own
+    mode, likeness, *strides = own
     zero = [v.constant(0.0, v.REALS)]
     results = b.add(to.rows, v.I64(ROWS * ROW_BYTES))
 
@@ -68,38 +73,44 @@ def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
         parts = [rows[first : first + at_once] for first in range(0, ROWS, at_once)]
 
         def windows(kind: Window) -> list[Value]:
-            return [value for part in parts for value in _emit_windows(b, kind, part, strides, to)]
+            return [value for part in parts for value in _emit_windows(b, kind, part, strides, to, rows[1])]
 
         return v.choose(b, mode, [partial(windows, kind) for kind in Window], zero * ROWS)
 
-    emit_finish(b, v.choose(b, alike, [one_by_one, together], zero * ROWS), to)
+    def together_but_one() -> list[Value]:  # all as if they were alike, and then the first one by itself
+        _, *values = together()
+        single = [partial(_emit_windows, b, kind, [v.I64(0)], strides, to) for kind in Window]
+        return [*v.choose(b, mode, single, zero), *values]
+
+    emit_finish(b, v.choose(b, likeness, [one_by_one, together, together_but_one], zero * ROWS), to)
 
 
-def _emit_windows(b: Builder, kind: Window, rows: list[Value], strides: list[Value], to: Finish) -> list[Value]:
-    """What windows of the same size make of their pixels."""
+def _emit_windows(
+    b: Builder, kind: Window, rows: list[Value], strides: list[Value], to: Finish, like: Value | None = None
+) -> list[Value]:
+    """What windows make of their pixels, which are of the same size as that of the row `like`, or of the first."""
+    like = rows[0] if like is None else like
     line_bytes, pixel_bytes, weight_line_bytes, weight_pixel_bytes = strides
-    sources, weights = (
-        [v.plus(b, to.row(b, row, field), to.panel, 4 * LANES) for row in rows]
-        for field in (RowField.SOURCE, RowField.WEIGHT)
-    )
+    sources = [v.plus(b, to.row(b, row, RowField.SOURCE), to.panel, 4 * LANES) for row in rows]
+    weights = v.plus(b, to.row(b, like, RowField.WEIGHT), to.panel, 4 * LANES)
     step: Callable[[Value, Value, Value | None], Value] = {
         Window.MAX: lambda old, new, _: _emit_maximum(b, old, new),
         Window.WEIGHTED: lambda old, new, weight: b.fadd(old, b.fmul(new, weight)),
     }.get(kind, lambda old, new, _: b.fadd(old, new))
 
     def pixel(y: Value, x: Value, values: list[Value]) -> list[Value]:
-        place = b.add(b.mul(y, line_bytes), b.mul(x, pixel_bytes))
+        place = v.apart(b, b.add(b.mul(y, line_bytes), b.mul(x, pixel_bytes)))
         news = [v.load(b, b.add(source, place), v.REALS, 4) for source in sources]
         weight = None
         if kind is Window.WEIGHTED:  # of windows of the same size it is the same
             place = b.add(b.mul(y, weight_line_bytes), b.mul(x, weight_pixel_bytes))
-            weight = v.load(b, b.add(weights[0], place), v.REALS, 4)
+            weight = v.load(b, b.add(weights, place), v.REALS, 4)
         return [step(old, new, weight) for old, new in zip(values, news, strict=True)]
 
-    width = to.row(b, rows[0], RowField.WIDTH)
+    width = to.row(b, like, RowField.WIDTH)
     values = v.loop(
         b,
-        to.row(b, rows[0], RowField.HEIGHT),
+        to.row(b, like, RowField.HEIGHT),
         [v.constant(float("-inf") if kind is Window.MAX else 0.0, v.REALS)] * len(rows),
         lambda y, values: v.loop(b, width, values, partial(pixel, y)),
     )
@@ -116,13 +127,13 @@ real_tile, real_tile_pair = (
 """Sums of real products for ROWS pixels and one panel, or two side by side.
 
 Own arguments: address of the first row of float32, bytes from row to row, address of the panel's weights (for every
-term LANES columns; the second panel follows the first), terms.
+term LANES columns; the second panel follows the first); terms of a run, runs, and the bytes from one to the next.
 """
 
 window_tile = make_tile("window_tile", _emit_window)
 """Maximum, average or weighted sum over the window of each of ROWS pixels, for a panel.
 
-Own arguments: the `Window`; 1 where all windows are of the same size and place inside the image, else 0; bytes from
-line to line and from pixel to pixel of a window; the same of its weights. Behind the table of rows there must be
-room for as much again.
+Own arguments: the `Window`; 1 where all windows are of the same size and place inside the image, 2 where only the first
+is narrower, else 0; bytes from line to line and from pixel to pixel of a window; the same of its weights. Behind the
+table of rows there must be room for as much again.
 """

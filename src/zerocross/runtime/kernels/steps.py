@@ -12,6 +12,7 @@ import numpy as np
 
 LANES = 16  # channels of a panel: what a tile works on at once
 ROWS = 8  # pixels of a tile
+WORD = 4  # bytes of a word of bits
 STAGE_BYTES = 32  # of a stage: its kind, where its parameters are, an offset and a pitch, 8 bytes each
 ROW_BYTES = 64  # of a pixel in the table that describes those of a tile, see `RowField`
 
@@ -26,6 +27,8 @@ class StepKind(enum.IntEnum):
     UNPACK = 4  # bits to float32
     BYTES = 5  # products of bytes
     QUANTIZE = 6  # float32 to bytes, with a scale for each image
+    TRANSFORM = 7  # lines of an image to values at the points of `kernels.winograd`
+    WINOGRAD = 8  # real products of those
 
 
 class EpilogueOp(enum.IntEnum):
@@ -37,6 +40,8 @@ class EpilogueOp(enum.IntEnum):
     CLAMP = 3  # max(low, min(high, x)): 16 lows and 16 highs a panel
     AFFINE_ADD = 4  # the two in one, as behind most binary layers: what is stored and loaded between stages costs time
     PRELU_AFFINE = 5  # likewise: 16 slopes, 16 scales and 16 shifts a panel
+    AFFINE_ADD_PRELU_AFFINE = 6  # all four, as in ReActNet
+    ADD_PRELU_AFFINE = 7  # likewise
 
 
 class Window(enum.IntEnum):
@@ -58,7 +63,16 @@ class RowField(enum.IntEnum):
     HEIGHT = 2  # window: how many of its rows
     WIDTH = 3  # and columns lie inside the image
     WEIGHT = 4  # weighted window: address of the weights of that first pixel
+    TAPS = 2  # products of rows IN_LINES: address of the pixel's first tap
     COUNT = 5  # average: what the sum is divided by, a float32; mean: what it is multiplied by
+
+
+class Rows(enum.IntEnum):
+    """Where the tiles of products read the taps of pixels."""
+
+    GATHERED = 0  # from scratch memory, where they are copied one row behind the other
+    DIRECT = 1  # where they stand: a row is one pixel, and pixels follow one another through the whole image
+    IN_LINES = 2  # where they stand: `runs_y` runs, `tap_line` bytes apart; every tile lies within a line
 
 
 class Space(enum.IntEnum):
@@ -76,11 +90,12 @@ _FIELDS = (
     "source", "source_image", "source_line", "source_pixel",
     # The taps of a pixel: runs of `run` bytes, `runs_y` x `runs_x` of them, and the bytes between them.
     "runs_y", "runs_x", "run", "tap_line", "tap_pixel",
-    # Whether rows are used where they are. Otherwise a gathered row: its bytes, the mask of its last word, how often it
-    # stands there; rows gathered at a time.
+    # Where tiles read rows, a `Rows`. Of a gathered row: its bytes, the mask of its last word, how often it stands
+    # there; rows gathered at a time.
     "direct", "row", "tail", "repeats", "block",
-    # In a part's scratch memory, whose start takes what belongs to no pixel: the table of rows, and gathered rows.
-    "table", "gathered",
+    # In a part's scratch memory, whose start takes what belongs to no pixel: the table of rows, gathered rows, and
+    # parities of the words of each line up to every word (bytes from line to line; 0: there are none).
+    "table", "gathered", "scan", "scan_line",
     # Weights; words of 32 bits (BINARY), float32 (REAL) or fours of bytes (BYTES) in a row; bytes of a panel.
     "weight", "terms", "panel",
     # BINARY: sums of equal bits: a table, and the offsets of each line and column into it; factor of the count.
@@ -90,10 +105,12 @@ _FIELDS = (
     # WINDOW: mode; kernel, stride, padding, dilation, size of the image; whether padding counts in an average.
     "mode", "kernel_y", "kernel_x", "stride_y", "stride_x", "pad_y", "pad_x", "dilation_y", "dilation_x",
     "height_in", "width_in", "count_pad",
-    # What follows: stages; float32 output (-1: none); bits output (the shift's offset is -1: none).
-    "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "shift",
+    # What follows: stages; float32 output (-1: none); bits output, and the least values whose bit is 1 (-1: none).
+    "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "least",
     # MOVE, UNPACK, QUANTIZE: where to read and to write; bytes between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
+    # TRANSFORM, WINOGRAD: bytes of a column of values at a point, all lines of a tile.
+    "column",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -36,6 +36,19 @@ def plus(b: Builder, address: Value, index: Value, size: int) -> Value:
     return b.add(address, b.mul(index, I64(size)))
 
 
+def apart(b: Builder, address: Value) -> Value:
+    """An address of which LLVM does not know how it was computed, so that it keeps it in a register of its own.
+
+    Otherwise it computes the addresses of rows from one another, in every turn of the innermost loop.
+    """
+    return b.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [address], side_effect=False)
+
+
+def rows_from(b: Builder, first: Value, row_bytes: Value, numbers: range) -> list[Value]:
+    """The addresses of some rows, `row_bytes` apart, for an innermost loop."""
+    return [apart(b, b.add(first, b.mul(row_bytes, I64(number)))) for number in numbers]
+
+
 def splat(b: Builder, scalar: Value, typ: ir.VectorType) -> Value:
     """The scalar in every lane."""
     empty = ir.Constant(typ, ir.Undefined)
@@ -48,11 +61,15 @@ def constant(number: float, typ: ir.VectorType) -> Value:
     return ir.Constant(typ, [typ.element(number)] * typ.count)
 
 
+def lanes(numbers: Iterable[int]) -> Value:
+    """The lanes that a shuffle takes."""
+    found = list(numbers)
+    return ir.Constant(ir.VectorType(I32, len(found)), found)
+
+
 def below(b: Builder, count: Value) -> Value:
     """Which lanes have a number below `count`, an int64."""
-    lanes = ir.VectorType(I32, LANES)
-    numbers = ir.Constant(lanes, list(range(LANES)))
-    return b.icmp_signed("<", numbers, splat(b, b.trunc(count, I32), lanes))
+    return b.icmp_signed("<", lanes(range(LANES)), splat(b, b.trunc(count, I32), WORDS))
 
 
 def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
@@ -96,6 +113,31 @@ def loop(
     b.branch(head)
     b.position_at_end(after)
     return values
+
+
+def runs_of(
+    b: Builder, rows: list[Value], weights: Value, taps: tuple[Value, Value, Value], sums: list[Value], emit: Any
+) -> list[Value]:
+    """Emit the sums of rows that consist of runs: for each run, `emit(rows, weights, panel bytes, terms, sums)`.
+
+    Args:
+        b: where to emit.
+        rows: addresses of their first runs.
+        weights: address of the first panel's, LANES numbers of 4 bytes for each term.
+        taps: terms of a run, how many runs there are, and the bytes from one to the next.
+        sums: what to begin with.
+        emit: adds a run's products to the sums.
+    """
+    terms, runs, run_bytes = taps
+    run_weights = b.mul(terms, I64(4 * LANES))
+    panel_bytes = b.mul(run_weights, runs)
+
+    def add_run(index: Value, sums: list[Value]) -> list[Value]:
+        further = b.mul(index, run_bytes)
+        here = [apart(b, b.add(row, further)) for row in rows]
+        return emit(here, b.add(weights, b.mul(index, run_weights)), panel_bytes, terms, sums)
+
+    return loop(b, runs, sums, add_run)
 
 
 def choose(

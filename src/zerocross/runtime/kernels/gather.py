@@ -1,0 +1,237 @@
+"""Gather the pixels of a block: the taps of each pixel one behind the other, and the table of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from zerocross.runtime.kernels.memory import (
+    COPY_BYTES,
+    copy,
+    load_int,
+    load_word,
+    store_int,
+    store_word,
+)
+from zerocross.runtime.kernels.parities import copy_runs
+from zerocross.runtime.kernels.steps import ROW_BYTES, ROWS, WORD, RowField, Rows, StepKind
+
+_BITS, _BASE, TAPS = (8 * RowField[name] for name in ("BITS", "BASE", "TAPS"))
+_BINARY, _BYTES, _IN_LINES = int(StepKind.BINARY), int(StepKind.BYTES), int(Rows.IN_LINES)
+_LOWER, _UPPER, _SHORT = 0xFFFFFFFF, -1 << 32, (1 << 48) - 1  # bits of an int64
+
+# Code that needs nothing of Python or Numba when it runs: no wrappers, no references, no exceptions.
+OPTIONS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "error_model": "numpy"}
+inner = njit(**OPTIONS)
+
+
+@inner
+def gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: int, gathered: int) -> None:
+    """Write the taps of pixels start..start + rows one row behind the other, and fill in the table of rows."""
+    width, lines = step.width, step.pixels // step.width
+    image, rest = divmod(start, step.pixels)
+    line, column = divmod(rest, width)
+    done = 0
+    while done < rows:
+        count = min(rows - done, width - column)
+        if not step.direct:
+            _gather_taps(step, arena, scratch, image, line, column, gathered + done * step.row, count)
+        _fill_table(step, arena, image, line, column, table + done * ROW_BYTES, count)
+        done += count
+        column = 0
+        line += 1
+        if line == lines:
+            line = 0
+            image += 1
+    base = arena + step.scale if step.kind == _BYTES else step.base
+    for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: whatever stands there
+        store_int(table + row * ROW_BYTES + _BASE, base)
+        store_int(table + row * ROW_BYTES + _BITS, scratch)
+    if step.kind == _BINARY and not (step.direct or step.scan_line or _whole_words(step) or _narrow(step)):
+        # Not as soon as a row is there: its words would have to wait for what is stored.
+        for row in range(rows):
+            _fold(gathered + row * step.row, step.row, step.repeats, step.tail)
+
+
+@inner
+def _whole_words(step: Any) -> bool:
+    return step.run % WORD == 0 and step.repeats == 1
+
+
+@inner
+def _narrow(step: Any) -> bool:
+    return step.run == 6 and step.runs_y == 3 and step.runs_x == 1 and step.repeats == 1
+
+
+@inner
+def _gather_taps(
+    step: Any, arena: int, scratch: int, image: int, line: int, column: int, target: int, count: int
+) -> None:
+    """Write the taps of some pixels of a line."""
+    source = arena + step.source + image * step.source_image + line * step.source_line + column * step.source_pixel
+    if step.scan_line:
+        _gather_scanned(step, arena + step.source, image, line, column, scratch + step.scan, target, count)
+    elif step.kind == _BINARY and _whole_words(step):
+        _gather_words(step, source, target, count)
+    elif step.kind == _BINARY and _narrow(step):
+        _gather_narrow(step, source, target, count)
+    else:
+        _gather_line(step, source, target, count)
+
+
+@inner
+def _fill_table(step: Any, arena: int, image: int, line: int, column: int, table: int, count: int) -> None:
+    """Fill in the table of rows for some pixels of a line."""
+    # Fields as locals: a store might change a record, for all that the compiler knows.
+    base_column, bits_pixel, source_pixel = step.base_column, step.bits_pixel, step.source_pixel
+    bits, end = bits_address(step, arena, image, line, column), table + count * ROW_BYTES
+    for entry in range(table, end, ROW_BYTES):
+        store_int(entry + _BITS, bits)
+        bits += bits_pixel
+    if step.kind == _BINARY:
+        base = step.base + load_int(step.base_line + 8 * line)
+        for entry in range(table, end, ROW_BYTES):
+            store_int(entry + _BASE, base + load_int(base_column + 8 * column))
+            column += 1
+    elif step.kind == _BYTES:
+        for entry in range(table, end, ROW_BYTES):
+            store_int(entry + _BASE, arena + step.scale + image * step.scale_image)
+    elif step.direct == _IN_LINES:
+        taps = arena + step.source + image * step.source_image + line * step.source_line + column * source_pixel
+        for entry in range(table, end, ROW_BYTES):
+            store_int(entry + TAPS, taps)
+            taps += source_pixel
+
+
+@inner
+def _fold(row: int, row_bytes: int, repeats: int, tail: int) -> None:
+    """Make the last word of a row, and every second one before it, the parity of all words up to there."""
+    end = row + row_bytes
+    if tail != -1:
+        piece = row_bytes // repeats
+        for behind in range(row + piece, end + 1, piece):
+            store_word(behind - WORD, load_word(behind - WORD) & np.int32(tail))
+    parity = np.int32(0)
+    if row_bytes & WORD:
+        parity = load_word(row)
+        row += WORD
+    for at in range(row, end, 2 * WORD):
+        parity ^= load_word(at) ^ load_word(at + WORD)
+        store_word(at + WORD, parity)
+
+
+@inner
+def forget_scan(step: Any, scratch: int) -> None:
+    """Note that no line has been scanned yet."""
+    if step.scan_line:
+        store_int(scratch + step.scan, -1)
+
+
+@inner
+def _gather_scanned(
+    step: Any, source: int, image: int, line: int, column: int, scan: int, target: int, count: int
+) -> None:
+    """The same as `_gather_words`, by parities of whole lines, which are scanned when they are first needed.
+
+    The parity of the words of a row up to a word is that of the line up to there, and of something that a run's words
+    have in common: whole vectors are copied, and one `xor` corrects them.
+    """
+    tap_line, source_pixel, scan_line = step.tap_line, step.source_pixel, step.scan_line
+    stride, first = step.source_line // tap_line, scan + 2 * 8 + WORD
+    source += image * step.source_image
+    done = load_int(scan + 8) if load_int(scan) == image else line * stride
+    end = line * stride + step.runs_y
+    words = ((step.width - 1) * source_pixel + step.run) // WORD
+    for number in range(max(done, line * stride), end):
+        _scan_line(source + number * tap_line, first + number * scan_line, words)
+    store_int(scan, image)
+    store_int(scan + 8, max(done, end))
+    place = column * source_pixel
+    copy_runs((
+        target, source + line * stride * tap_line + place, first + line * stride * scan_line + place,
+        step.row, source_pixel, tap_line, scan_line, step.runs_y, step.run, step.terms & 1, count,
+    ))  # fmt: skip
+
+
+@inner
+def _scan_line(source: int, target: int, words: int) -> None:
+    """Store for every word of a line the parity of all words up to it, behind a word that is 0."""
+    store_word(target - WORD, np.int32(0))
+    parity = np.int32(0)
+    for place in range(0, words * WORD, WORD):
+        parity ^= load_word(source + place)
+        store_word(target + place, parity)
+
+
+@inner
+def _gather_words(step: Any, source: int, target: int, count: int) -> None:
+    """Write the taps of some pixels of a line as `_fold` leaves them: runs of whole words."""
+    runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
+    source_pixel, odd = step.source_pixel, step.terms & 1
+    pairs = odd == 0 and run % (2 * WORD) == 0
+    for _ in range(count):
+        parity = 0
+        whole = odd
+        for tap_y in range(runs_y):
+            for tap_x in range(runs_x):
+                at = source + tap_y * tap_line + tap_x * tap_pixel
+                if pairs:
+                    for place in range(0, run, 2 * WORD):
+                        two = load_int(at + place)
+                        parity ^= two ^ two << 32
+                        store_int(target + place, two & _LOWER | parity & _UPPER)
+                else:
+                    for place in range(0, run, WORD):
+                        word = np.int64(load_word(at + place))
+                        parity ^= word
+                        store_word(target + place, np.int32(parity if whole else word))
+                        whole ^= 1
+                target += run
+        source += source_pixel
+
+
+@inner
+def _gather_narrow(step: Any, source: int, target: int, count: int) -> None:
+    """The same for 3 x 3 taps of sixteen channels: five words, of three runs of 48 bits."""
+    tap_line, source_pixel = step.tap_line, step.source_pixel
+    for _ in range(count):
+        top, middle, bottom = load_int(source), load_int(source + tap_line), load_int(source + 2 * tap_line)
+        first = top & _SHORT | middle << 48
+        second = middle >> 16 & _LOWER | bottom << 32
+        parity = first ^ first >> 32 ^ second
+        store_int(target, first)
+        store_int(target + 2 * WORD, parity & _LOWER | second & _UPPER)
+        store_word(target + 4 * WORD, np.int32(parity ^ second >> 32 ^ bottom >> 32 & 0xFFFF))
+        target += 5 * WORD
+        source += source_pixel
+
+
+@inner
+def _gather_line(step: Any, source: int, target: int, count: int) -> None:
+    """Write the taps of some pixels of a line."""
+    runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
+    source_pixel, repeats = step.source_pixel, step.repeats
+    copy_bytes = step.row // repeats
+    short = runs_x == 1 and run <= COPY_BYTES
+    for _ in range(count):
+        for _ in range(repeats):
+            to = target
+            if short:
+                for tap_y in range(runs_y):
+                    copy(to, source + tap_y * tap_line, COPY_BYTES)
+                    to += run
+            else:
+                for tap_y in range(runs_y):
+                    for tap_x in range(runs_x):
+                        copy(to, source + tap_y * tap_line + tap_x * tap_pixel, run)
+                        to += run
+            target += copy_bytes
+        source += source_pixel
+
+
+@inner
+def bits_address(step: Any, arena: int, image: int, line: int, column: int) -> int:
+    """Where the bits of a pixel of the output go."""
+    return arena + step.bits + image * step.bits_image + line * step.bits_line + column * step.bits_pixel
