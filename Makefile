@@ -60,7 +60,7 @@ $(READY): pyproject.toml constraints.txt
 
 $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt
 	$(OLDEST) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev]'
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[test]'
 	@touch $@
 
 clean:

@@ -13,7 +13,7 @@ from zerocross.extras import _EXTRAS
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 WITHOUT = """
 import sys

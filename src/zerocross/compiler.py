@@ -51,7 +51,8 @@ def compiled(
     if recompile_limit is None:
         return cast("Function", torch.compile(function, **options))
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
-        return cast("Function", torch.compile(function, recompile_limit=recompile_limit, **options))
+        options["recompile_limit"] = recompile_limit
+        return cast("Function", torch.compile(function, **options))
     return _with_limit(torch.compile(function, **options), recompile_limit)
 
 

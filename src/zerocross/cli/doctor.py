@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,9 +58,8 @@ def _check_cuda(as_json: bool) -> int:
     return 1 if failed else 0
 
 
-def _print_json(head: dict[str, object], key: str, items: list[object]) -> None:
+def _print_json(head: dict[str, object], key: str, items: Sequence[Any]) -> None:
     import json
     from dataclasses import asdict
-    from typing import Any, cast
 
-    typer.echo(json.dumps({**head, key: [asdict(cast("Any", item)) for item in items]}, indent=1))
+    typer.echo(json.dumps({**head, key: [asdict(item) for item in items]}, indent=1))

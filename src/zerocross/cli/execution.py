@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -56,12 +56,12 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 
 def with_execution_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add these options to a command, which receives them as one argument `execution`."""
-    hints = get_type_hints(command, globalns={**_globals(command), "Execution": object}, include_extras=True)
-    own = {name: each for name, each in inspect.signature(command).parameters.items() if name != "execution"}
+    signature = inspect.signature(command, globals={**_globals(command), "Execution": object}, eval_str=True)
+    own = {name: each for name, each in signature.parameters.items() if name != "execution"}
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in {
-            **{name: (hints[name], each.default) for name, each in own.items()},
+            **{name: (each.annotation, each.default) for name, each in own.items()},
             **OPTIONS,
         }.items()
     ]
