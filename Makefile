@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOWEST ?= $(VENV)/lowest
+OLDEST ?= python3.10
 
-.PHONY: demo test test-slow lint bench lce openvino kernels report playground clean
+.PHONY: demo test test-slow test-lowest dist-test lint bench lce openvino kernels report playground docs clean
 
 demo: $(READY)                 ## train a binary network on embedded data, three seeds
 	$(BIN)/zerocross demo
@@ -15,8 +17,18 @@ test: $(READY)                 ## run a sample of all tests; under 12 minutes on
 test-slow: $(READY)            ## run the slow tests: killed processes, all combinations, large sweeps; under 70 minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
+test-lowest: $(LOWEST)/.ready  ## run the tests on the oldest versions supported; torch with CUDA, 6 GB: install it once
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal
+
+dist-test: $(READY)            ## build sdist and wheel in dist/, and try the wheel in new environments
+	PYTHON=$(BIN)/python .ci/smoke dist
+
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
+	$(MAKE) --no-print-directory docs
+
+docs: $(READY)                 ## build the documentation site in site/; offline, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)                ## measure speed against other implementations
 	$(BIN)/zerocross bench optimizer
@@ -46,5 +58,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(LOWEST)/.ready: pyproject.toml constraints-lowest.txt
+	$(OLDEST) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs build dist site .pytest_cache .ruff_cache .hypothesis

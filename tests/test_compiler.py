@@ -58,3 +58,26 @@ def test_with_a_compiler_the_function_is_compiled(monkeypatch: pytest.MonkeyPatc
     function = compiler.compiled(double, backend=backend)
     assert torch.equal(function(torch.ones(3)), torch.full((3,), 2.0))
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("argument", [True, False])
+@pytest.mark.parametrize("limit", [2, 12])
+def test_recompile_limit_holds_with_and_without_an_argument_of_torch(
+    monkeypatch: pytest.MonkeyPatch, limit: int, argument: bool
+):
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", lambda: "g++")
+    builds = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]):
+        builds.append(graph)
+        return graph.forward
+
+    if not argument:  # as in an older torch
+        compile_ = torch.compile
+        monkeypatch.setattr(torch, "compile", lambda function, dynamic, backend: compile_(
+            function, dynamic=dynamic, backend=backend))  # fmt: skip
+    torch._dynamo.reset()
+    function = compiler.compiled(double, backend=backend, dynamic=False, recompile_limit=limit)
+    for size in range(2, 16):
+        assert torch.equal(function(torch.ones(size)), torch.full((size,), 2.0))
+    assert len(builds) == limit

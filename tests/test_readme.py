@@ -16,7 +16,7 @@ BLOCKS = [
         re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     )
 ]
-MARKDOWN = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+MARKDOWN = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 @pytest.mark.parametrize(("page", "code"), BLOCKS)
@@ -29,7 +29,7 @@ def test_every_page_has_an_example() -> None:
     assert {block.values[0] for block in BLOCKS} == set(PAGES)
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_are_not_broken(page: Path) -> None:
     targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
     files = [target.partition("#")[0] for target in targets if "://" not in target and not target.startswith("#")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -33,9 +34,34 @@ def _warn_once() -> None:
     )
 
 
-def compiled(function: Function, *, needs_cpp: bool = True, **options: Any) -> Function:
-    """Return the compiled function, or the function itself with one warning if there is no compiler."""
+def compiled(
+    function: Function, *, needs_cpp: bool = True, recompile_limit: int | None = None, **options: Any
+) -> Function:
+    """Return the compiled function, or the function itself with one warning if there is no compiler.
+
+    Args:
+        function: what is compiled.
+        needs_cpp: False for CUDA code, which needs no C++ compiler.
+        recompile_limit: builds after which other inputs run eagerly; None is torch's default.
+        options: of torch.compile.
+    """
     if needs_cpp and not available():
         _warn_once()
         return function
-    return cast("Function", torch.compile(function, **options))
+    if recompile_limit is None:
+        return cast("Function", torch.compile(function, **options))
+    if "recompile_limit" in inspect.signature(torch.compile).parameters:
+        return cast("Function", torch.compile(function, recompile_limit=recompile_limit, **options))
+    return _with_limit(torch.compile(function, **options), recompile_limit)
+
+
+def _with_limit(function: Callable[..., Any], limit: int) -> Any:
+    """Set the limit around each call, for versions of torch.compile that have no argument for it."""
+    from torch._dynamo import config
+
+    @functools.wraps(function)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        with config.patch(cache_size_limit=limit):
+            return function(*args, **kwargs)
+
+    return limited

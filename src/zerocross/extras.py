@@ -31,9 +31,22 @@ def missing(module: str) -> MissingExtraError:
     )
 
 
+def missing_modules() -> dict[str, list[str]]:
+    """Return the modules that are not installed, for every extra; empty lists for extras that are complete."""
+    return {extra: [name for name in modules if not installed(name)] for extra, modules in _EXTRAS.items()}
+
+
+def installed(module: str) -> bool:
+    """Whether a module, or a submodule of a package, is installed, without importing it."""
+    try:
+        return find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):  # its package is missing, or is None in sys.modules
+        return False
+
+
 def require(module: str) -> None:
     """Raise MissingExtraError if a module is not installed, without importing it."""
-    if find_spec(module) is None:
+    if not installed(module):
         raise missing(module)
 
 

@@ -55,6 +55,15 @@ def push(
 
     Returns:
         The URL of the commit.
+
+    Examples:
+        >>> from zerocross import hub
+        >>> try:
+        ...     hub.push("runs/mine", "not a repository")
+        ... except ValueError:
+        ...     print("a repository is named user/name")
+        ...
+        a repository is named user/name
     """
     _check_repo(repo)
     with named():
@@ -95,6 +104,18 @@ def save(
         real: Data type of the weights of real layers: "float32" or "int8".
         evaluate: Evaluate the packed file for the card; this reads the run's dataset.
         data_dir: Folder of the datasets; by default as in the run.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import hub, train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...     card = hub.save(finished.folder, Path(folder) / "mine")
+        ...     print(sorted(path.name for path in Path(folder, "mine").iterdir()))
+        ...
+        ['README.md', 'card.json', 'model.safetensors', 'model.zcb']
     """
     with named():
         from zerocross import train
@@ -125,6 +146,19 @@ def from_pretrained(source: str | Path, **where: Any) -> nn.Module:
     Args:
         source: A folder written by `save`, or "user/name" on the Hub.
         where: `revision`, `token`, `endpoint`, `cache_dir`, `local_files_only` of huggingface_hub.hf_hub_download.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import hub, train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...     card = hub.save(finished.folder, Path(folder) / "mine")
+        ...     network = hub.from_pretrained(Path(folder) / "mine")  # or "user/name"
+        ...
+        >>> type(network).__name__
+        'BiRealNet'
     """
     with named():
         from zerocross.zoo.network import build
@@ -139,6 +173,19 @@ def load(source: str | Path, threads: int = 1, **where: Any) -> Model:
         source: As in `from_pretrained`.
         threads: Number of threads per call.
         where: As in `from_pretrained`.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import hub, train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...     card = hub.save(finished.folder, Path(folder) / "mine")
+        ...     packed = hub.load(Path(folder) / "mine")  # or "user/name"
+        ...
+        >>> packed.input_size
+        (1, 8, 8)
     """
     with named():
         from zerocross import runtime

@@ -26,7 +26,7 @@ def provenance() -> dict[str, Any]:
             "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
             "system": platform.system(),
         },
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
     }
 
 

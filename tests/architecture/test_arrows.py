@@ -39,9 +39,24 @@ DEPENDENCIES = {
     "suite": LEAVES | {"filters", "methods", "train", "sweep", "figures", "tune"},
     "report": PLAIN | {"figures"},
     "bench": LEAVES | NETWORKS | {"deploy", "runtime", "export", "tune", "sweep"},
+    "doctor": LEAVES | {"data", "nn", "optim", "runtime"},
     "cli": LEAVES
     | NETWORKS
-    | {"runtime", "deploy", "export", "zoo", "serve", "tune", "sweep", "figures", "paper", "suite", "report", "bench"},
+    | {
+        "runtime",
+        "deploy",
+        "export",
+        "zoo",
+        "serve",
+        "tune",
+        "sweep",
+        "figures",
+        "paper",
+        "suite",
+        "report",
+        "bench",
+        "doctor",
+    },
     "__main__": {"cli"},
 }
 WITHOUT_TORCH = PLAIN | {"filters", "runtime", "export", "serve", "figures", "report"}

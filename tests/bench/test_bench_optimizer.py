@@ -70,24 +70,26 @@ def test_state_is_counted_in_bytes_for_each_weight():
     rounded = {key: round(value, 2) for key, value in result.state_bytes.items()}
     assert {rounded[key] for key in ("sgd", "sgd-foreach", "sgd-fused")} == {4.0}
     assert {rounded[key] for key in ("adam-fused", "filter", "compiled", "filter-raise")} == {8.0}
+    assert rounded["bfloat16"] == 4.0
 
 
 def test_ratios_and_targets_are_of_medians():
     result = times(**{"compiled": 1.4, "sgd-foreach": 2.0, "filter-counting": 3.5, "compiled-counting": 8.3})
-    compiled, default, counting, counting_compiled = result.targets()
+    compiled, bfloat16, default, counting, counting_compiled = result.targets()
+    assert (bfloat16.value, bfloat16.limit, bfloat16.met) == (pytest.approx(1.0), 1.05, True)
     assert (compiled.value, compiled.limit, compiled.met) == (pytest.approx(1.4), 1.45, True)
     assert (default.value, default.limit, default.met) == (pytest.approx(0.5), 1.0, True)
     assert (counting.value, counting.limit, counting.met) == (pytest.approx(0.05), 0.10, True)
     assert (counting_compiled.value, counting_compiled.met) == (pytest.approx((8.3 / 1.4 - 1) / 50), True)
     assert not times(compiled=1.46).targets()[0].met
-    assert not times(**{"sgd-foreach": 0.9}).targets()[1].met
-    assert not times(**{"filter-counting": 6.1}).targets()[2].met
-    assert result.targets(max)[1].value == pytest.approx(0.5)
+    assert not times(**{"sgd-foreach": 0.9}).targets()[2].met
+    assert not times(**{"filter-counting": 6.1}).targets()[3].met
+    assert result.targets(max)[2].value == pytest.approx(0.5)
     figures = json.loads(json.dumps(result.as_dict()))
     assert figures["steps"]["compiled"]["median_ms"] == pytest.approx(1400)
     assert figures["steps"]["compiled"]["fastest_ms"] == pytest.approx(700)
     assert figures["steps"]["sgd"]["temporary_bytes_per_weight"] is None
-    assert [target["met"] for target in figures["targets"]] == [True] * 4
+    assert [target["met"] for target in figures["targets"]] == [True] * 5
 
 
 def test_nothing_is_timed_without_rounds_or_threads():

@@ -39,7 +39,7 @@ def test_the_table_fits_the_terminal(capsys: pytest.CaptureFixture[str]):
 
 def test_the_full_run_prints_targets_and_load(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bench, "reactnet_shapes", lambda: [(4, 4)])
-    monkeypatch.setattr(bench, "_elsewhere", lambda *_: 1.25)
+    monkeypatch.setattr(bench, "_in_new_process", lambda *_: 1.25)
     monkeypatch.setattr(bench, "_load", lambda: 3.0)
     assert run(["bench", "optimizer", "--rounds", "2", "--markdown", "--out", "results/bench.json"]) == 0
     text = capsys.readouterr().out

@@ -60,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", "model.options.classes=5"], "returns (5,) outputs per sample; digits has 10 classes"),
         (["--set", "data.name=digit"], "dataset 'digit' is unknown"),
         (["--set", "data.options.fold=1"], "digits has no option 'fold'"),
-        (["--set", "batch_size=100000"], "batch_size 100000 exceeds the 1438 samples"),
+        (["--set", "batch_size=100000"], "batch_size 100000 exceeds the 1438 training samples"),
         (["--set", "accumulate=5"], "is not divisible by accumulate = 5"),
         (["--precision", "16"], "precision is '16'; it must be 'auto', '32', 'bf16'"),
         (["--compile", "maybe"], "compile is 'maybe'"),

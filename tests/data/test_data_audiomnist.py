@@ -165,7 +165,7 @@ def test_loading_waveforms(waves: Path) -> None:
     np.testing.assert_array_equal(dataset.evaluation.inputs[:, 0].numpy(), codes)
 
 
-def test_waveforms_do_not_depend_on_other_clips(waves: Path) -> None:
+def test_waveforms_do_not_depend_on_validate(waves: Path) -> None:
     a, b = (load("audiomnist", waves / "audiomnist", features="wave", validate=v) for v in (False, True))
     assert a.input_size == (8000,)
     assert isinstance(a.train, Split)

@@ -130,6 +130,7 @@ def test_a_network_that_diverged_is_refused():
     [
         ({"weights": "latent", "binarizer": "adabin"}, r"blocks\.0\.conv\.binarizer.*AdaBin's weights are two values"),
         ({"surrogate": "adabin"}, r"blocks\.0\.sign.*AdaBin's activations"),
+        ({"surrogate": "ewgs"}, r"blocks\.0\.sign.*EWGS' activations are 0 and 1.*surrogate='polynomial'"),
         ({"standardize": "centre"}, r"blocks\.0\.sign.*mean of a whole sample"),
         ({"activation": "maxout"}, r"stem_activation.*activation='prelu'"),
     ],

@@ -44,6 +44,7 @@ def test_noise_flips_at_the_computed_rate() -> None:
 def test_limits_of_the_rate(gamma: float) -> None:
     assert alpha_for_flips(0.0, gamma) == 0
     assert alpha_for_flips(most_flips(gamma), gamma) == 1
+    assert alpha_for_flips(math.nextafter(most_flips(gamma), 0), gamma) <= 1
     assert alpha_for_flips(1e-6, gamma) == pytest.approx((math.pi * 1e-6) ** 2 * (2 - gamma) / (2 * gamma), rel=1e-4)
 
 

@@ -67,7 +67,7 @@ def test_it_equals_a_manual_average(decay, theta):
     )
 
 
-def test_a_tie_keeps_the_sign_and_the_class_is_torchs():
+def test_a_tie_takes_the_latest_sign_and_torch_accepts_the_class():
     model = BinaryLinear(2, 2)
     averaged: Any = AveragedModel(model, theta="majority")
     for sign in (1.0, -1.0):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, multiprocessing, nn
+from torch import Tensor, nn
 
-from reference import sharded
 from reference.optimizer_table import OPTIMIZERS, Row, make_grads, make_params, run
 from reference.optimizers import flip_ratio
 from zerocross.optim import GradientFilter, ff_ratio
@@ -141,13 +139,3 @@ def test_reading_an_outdated_count_warns():
         messages = [str(w.message) for w in heard]
         assert len(messages) == stale
         assert all(f"flips are counted every {ff_every} updates" in message for message in messages)
-
-
-@pytest.mark.slow
-def test_every_rank_reads_the_ratio_of_the_whole_sharded_weight(tmp_path: Path):
-    multiprocessing.spawn(sharded.work, (str(tmp_path), 2), nprocs=2)  # type: ignore[attr-defined]
-    one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
-    assert one == other
-    assert 0 < one["ratio"] <= 1
-    assert one["ratio"] == one["by_hand"]
-    assert one["skipped"] == 1  # only one rank's part contained NaN

@@ -164,6 +164,36 @@ def ovsw(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Resul
     return signs(w) * s, grad * s, {}
 
 
+def rbnn(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """Standardised by filter, turned by two rotations as far as an angle says; the turned part takes no gradient."""
+    t = 10 ** (-2 + 3 * progress)
+    scale, angle, n = own["scale"][:, None], own["angle"][:, None], w.shape[1]
+    std = w.std(1, ddof=1, keepdims=True)
+    u, left, right = less_mean(w) / std, own["left"], own["right"]
+    turned = np.stack([(left.T @ row.reshape(len(left), len(right)) @ right).ravel() for row in u])
+    share = np.abs(np.sin(angle))
+    v = u + share * (turned - u)
+    dv = grad * scale * np.maximum(0, max(1 / t, 1) * (2 * np.sqrt(t**2 / 2) - t**2 * np.abs(v)))
+    du = dv * (1 - share)
+    dw = (less_mean(du) - u * (du * u).sum(1, keepdims=True) / (n - 1)) / std
+    d_angle = (dv * (turned - u)).sum(1) * (np.sign(np.sin(angle)) * np.cos(angle))[:, 0]
+    return signs(v) * scale, dw, {"scale": (grad * signs(v)).sum(1), "angle": d_angle}
+
+
+def ewgs(w: Array, grad: Array, progress: float, own: dict[str, Array]) -> Result:
+    """Rounded between two bounds; the gradient is scaled by the error of rounding, at delta = 1e-3."""
+    del progress
+    low, high, scale = (float(own[name]) for name in ("low", "high", "scale"))
+    x = np.clip((w - low) / (high - low), 0, 1)
+    r = np.where(x < 0.5, 0.0, 1.0)
+    g = grad * 2 * abs(scale)
+    dx = g * (1 + 1e-3 * np.sign(g) * (x - r)) * (w > low) * (w < high)
+    d_low, d_high = (-(dx * share).sum() / (high - low) for share in (1 - x, x))
+    d_scale = (grad * (2 * r - 1)).sum() * np.sign(scale)
+    own_grads = {"low": np.array(d_low), "high": np.array(d_high), "scale": np.array(d_scale)}
+    return (2 * r - 1) * abs(scale), dx / (high - low), own_grads
+
+
 NAIVE: dict[str, Callable[[Array, Array, float, dict[str, Array]], Result]] = {
     "binaryconnect": binaryconnect,
     "xnor-net": xnor_net,
@@ -176,6 +206,8 @@ NAIVE: dict[str, Callable[[Array, Array, float, dict[str, Array]], Result]] = {
     "adabin": adabin,
     "siman": siman,
     "ovsw": ovsw,
+    "rbnn": rbnn,
+    "ewgs": ewgs,
 }
 
 

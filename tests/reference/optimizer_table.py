@@ -169,6 +169,20 @@ OPTIMIZERS: dict[str, Row] = {
     ),
     "filter-rms": Row(_filtered(alpha=0.02, normalize="rms"), own={"alpha": 0.3}),
     "filter-adam": Row(_filtered(flip_rate=0.02, normalize="adam", warm_start=0.1), own={"flip_rate": 0.1}),
+    "filter-bfloat16": Row(
+        _filtered(alpha=0.02, state_dtype=torch.bfloat16),
+        own={"alpha": 0.3, "gamma": 0.7},
+        invalid=(
+            ({"state_dtype": torch.float16}, "state_dtype is torch.float16; it must be None .*or torch.bfloat16"),
+        ),
+    ),
+    "filter-bfloat16-layer": Row(
+        _filtered(flip_rate=0.02, control="layer", normalize="rms", warm_start=0.1, state_dtype=torch.bfloat16),
+        own={"flip_rate": 0.1},
+    ),
+    "filter-bfloat16-compiled": Row(
+        _filtered(alpha=0.02, state_dtype=torch.bfloat16, compile=True), own={"alpha": 0.3}, compiled=True
+    ),
     "filter-closed-compiled": Row(
         _filtered(flip_rate=0.02, control="layer", normalize="rms", compile=True),
         own={"flip_rate": 0.1},

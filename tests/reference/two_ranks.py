@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from zerocross import methods
 from zerocross.data.dataset import Dataset
+from zerocross.nn import start_epoch
 from zerocross.optim import HybridOptimizer
 from zerocross.train.build import build_model, build_optimizer
 from zerocross.train.config import Config
@@ -49,6 +50,7 @@ def train_as_two_ranks(config: Config, dataset: Dataset, updates: int) -> tuple[
     losses = []
     model.train()
     for epoch in range(stage.epochs):
+        start_epoch(model)
         for (x0, y0), (x1, y1) in zip(halves[0].epoch(epoch), halves[1].epoch(epoch), strict=True):
             step = len(losses)
             if step == updates:

@@ -137,7 +137,7 @@ def test_a_maximum_keeps_nan_of_either_sign(negative: bool, place: tuple[int, in
     b = Builder(16, 9, 16)
     window = {"kernel": (3, 3), "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "ceil_mode": False}
     model, x = Model(b.graph(b.add("max_pool2d", b.add("relu", "x"), **window))), b.batch(1)
-    x[0, 5, *place] = np.copysign(np.float32(np.nan), -1 if negative else 1)
+    x[(0, 5, *place)] = np.copysign(np.float32(np.nan), -1 if negative else 1)
     near = np.zeros((9, 16), bool)
     near[max(0, place[0] - 1) : place[0] + 2, max(0, place[1] - 1) : place[1] + 2] = True
     y = model(x)[0]

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+
+from typing_extensions import Self
 
 from forks import free_port
 

@@ -113,13 +113,13 @@ def test_missing_slurm_and_unsettled_precision_are_reported(tmp_path: Path, monk
     monkeypatch.setenv("PATH", str(tmp_path))
     cache, slurm = RunCache(tmp_path / "results", tmp_path / "work"), Execution(cluster="slurm")
     config = train.changed(train.RECIPES["digits"].config, {"precision": "auto"})
-    with pytest.raises(ValueError, match=r"name it: --set precision=bf16"):
+    with pytest.raises(ValueError, match=r"set it: --set precision=bf16"):
         run_all([config], train.Placement(), cache, slurm, show=False)
     with pytest.raises(ValueError, match="srun is not available on this machine"):
         run_all([train.changed(config, {"precision": "32"})], train.Placement(), cache, slurm, show=False)
 
 
-def test_devices_are_those_of_the_executing_machine() -> None:
+def test_accelerator_depends_on_where_jobs_run() -> None:
     assert execution.placement(None, Execution()).accelerator == "auto"
     assert execution.placement(None, Execution(cluster="slurm")).accelerator == "cpu"
     assert execution.placement(None, Execution(cluster="slurm", gpus=1)).accelerator == "cuda"

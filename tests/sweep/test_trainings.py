@@ -212,7 +212,7 @@ def test_failed_run_is_reported_not_cached_and_does_not_stop_the_others(tmp_path
     [
         ({"optimizer__alpha": "2"}, "alpha is 2"),
         ({"model__options__widht": "8"}, "did you mean 'width'"),
-        ({"batch_size": "100000"}, "exceeds the 1438 samples"),
+        ({"batch_size": "100000"}, "exceeds the 1438 training samples"),
         ({"data__name": "cifar10"}, "cifar10"),
     ],
 )

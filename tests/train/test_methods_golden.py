@@ -15,8 +15,8 @@ from zerocross import methods
 from zerocross.methods import METHODS
 from zerocross.models.birealnet import make_activation
 from zerocross.models.style import Style
-from zerocross.nn import BinaryConv2d, BinaryLinear, set_progress
-from zerocross.nn.sign import ede_temperature, reste_exponent
+from zerocross.nn import BinaryConv2d, BinaryLinear, set_progress, start_epoch
+from zerocross.nn.sign import ede_temperature, rbnn_temperature, reste_exponent
 from zerocross.optim import BayesBiNN, Schedule, set_value
 from zerocross.optim.bayesbinn import natural_step_
 from zerocross.optim.ovsw import scaled_up
@@ -26,7 +26,7 @@ SHAPES = {"conv8x4x3x3": (8, 4, 3, 3), "linear10x20": (10, 20)}
 # Our names of the parameters of its activation, and the published ones.
 ADABIN = {"distance": "alpha_a", "centre": "beta_a"}
 BAYESBINN = {"lr": "lr", "temperature": "temperature", "train_size": "train_set_size", "start": "lambda_init"}
-LAYER_ONLY = ["ovsw"]  # files with whole layers, and no binary weights
+LAYER_ONLY = ["ovsw", "ewgs"]  # files with whole layers, and no binary weights
 TRACED = ["torch-sgd", "adambnn", "binarynet", "xnor-net"]
 
 
@@ -57,6 +57,17 @@ def layer_of(name: str, weight: np.ndarray, progress: float = 0.0) -> Any:
     return layer
 
 
+def rotated_layer(numbers: Mapping[str, np.ndarray], prefix: str) -> Any:
+    """A layer of RBNN with the published rotations, fitted to its weights; scales of 1, and the published angle."""
+    layer = layer_of("rbnn", numbers[prefix + "weight"])
+    start = {"left": "R1_start", "right": "R2_start"}
+    state = {name: torch.tensor(numbers[prefix + key]) for name, key in start.items()}
+    one = torch.ones(len(layer.weight))
+    layer.binarizer.load_state_dict({**state, "scale": one, "angle": one * float(numbers[prefix + "rotate"])})
+    start_epoch(layer)
+    return layer
+
+
 def sign_of(name: str) -> nn.Module:
     """Return the sign layer that the method uses before a binary layer."""
     options = METHODS[name].model_options
@@ -84,7 +95,8 @@ def at_points(numbers: Mapping[str, np.ndarray], prefix: str) -> list[tuple[str,
 def test_binary_weights_and_gradients_equal_the_published_ones(name: str, shape: str, size: str) -> None:
     numbers, prefix = golden(name), f"{shape}__seed0__{size}__"
     for point, progress in at_points(numbers, prefix):
-        layer = layer_of(name, numbers[prefix + "weight"], progress)
+        rotated = name == "rbnn"
+        layer = rotated_layer(numbers, prefix) if rotated else layer_of(name, numbers[prefix + "weight"], progress)
         set_progress(layer, progress)
         out = layer.binary_weight()
         out.backward(torch.tensor(numbers[prefix + "upstream"]))
@@ -95,11 +107,17 @@ def test_binary_weights_and_gradients_equal_the_published_ones(name: str, shape:
             inside = np.abs(numbers[prefix + "weight"]) < np.abs(numbers[prefix + "weight"]).max()
             grad, expected = grad[torch.tensor(inside)], expected[inside]
         close(grad, expected)
+        if rotated:
+            close(layer.binarizer.left, numbers[prefix + "R1_after_update"])
+            close(layer.binarizer.right, numbers[prefix + "R2_after_update"])
+            close(layer.binarizer.angle.grad, numbers[point + "grad_rotate"])
         if name in {"xnor-net", "siman"}:
             close(layer.weight, numbers[(point if name == "siman" else prefix) + "stored_weight"])
 
 
-@pytest.mark.parametrize("name", ["torch-sgd", "xnor-net", "xnor-net++", "ir-net", "recu", "reste", "adabin", "siman"])
+@pytest.mark.parametrize(
+    "name", ["torch-sgd", "xnor-net", "xnor-net++", "ir-net", "recu", "reste", "adabin", "siman", "rbnn"]
+)
 def test_activations_and_gradients_equal_the_published_ones(name: str) -> None:
     numbers, prefix, sign = golden(name), "act4x8x6x6__seed0__", sign_of(name)
     for point, progress in at_points(numbers, prefix) or [(prefix, 0.5)]:
@@ -173,6 +191,33 @@ def test_layer_of_ovsw_equals_the_published_one(shape: str, mode: str) -> None:
         close(scaled_up(inner.weight.grad, inner.weight.detach(), delta), numbers[prefix + "ags_grad"])
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("delta", [0.001, 0.3])
+def test_layer_of_ewgs_is_the_published_one(shape: str, delta: float) -> None:
+    """Its bounds start from the first batch as theirs; the scale, which theirs computes from it too, is set."""
+    numbers, prefix = golden("ewgs"), f"layer_{shape}__seed0__"
+    inner: Any = layer_of("ewgs", numbers[prefix + "weight"])
+    activation: Any = sign_of("ewgs").train()
+    assert inner.binarizer.delta == activation.delta == 0.001
+    inner.binarizer.delta = activation.delta = delta
+    inner.binarizer.scale.data.fill_(float(numbers[prefix + "start_output_scale"]))
+    x = torch.tensor(numbers[prefix + "x"], requires_grad=True)
+    binary = activation(x)
+    out = inner(binary)
+    out.backward(torch.tensor(numbers[prefix + "upstream"]))
+    assert np.array_equal(binary.detach().numpy(), numbers[prefix + "quantised_act"])
+    assert np.array_equal(inner.binary_weight().detach().numpy() < 0, numbers[prefix + "quantised_weight"] < 0)
+    close(out, numbers[prefix + "out"])
+    close(x.grad, numbers[f"{prefix}delta{delta}__grad_x"])
+    close(inner.weight.grad, numbers[f"{prefix}delta{delta}__grad_weight"])
+    close(inner.binarizer.scale.grad, numbers[prefix + "grad_output_scale"])
+    for module, letter in ((inner.binarizer, "W"), (activation, "A")):
+        for bound in ("low", "high"):
+            value, key = getattr(module, bound), bound[0].replace("h", "u") + letter
+            assert value.item() == pytest.approx(float(numbers[f"{prefix}start_{key}"]), rel=1e-5)
+            assert value.grad.item() == pytest.approx(float(numbers[f"{prefix}delta{delta}__grad_{key}"]), rel=1e-4)
+
+
 @pytest.mark.parametrize(("run", "size"), [("grads1e-3", 1), ("grads1e-1", 100)])
 def test_fifty_steps_of_ovsw_have_the_published_signs(run: str, size: float) -> None:
     """Small gradients, which are scaled up, and large ones, which are not."""
@@ -200,6 +245,9 @@ def test_schedules_equal_the_published_ones() -> None:
     ir_net, recu = golden("ir-net"), golden("recu")
     t = [ede_temperature(epoch / int(ir_net["epochs__total"])) for epoch in ir_net["epochs__at"]]
     np.testing.assert_allclose(t, ir_net["schedule__t"], rtol=1e-6)  # the published one is in float32
+    rbnn = golden("rbnn")
+    t = [rbnn_temperature(epoch / int(rbnn["epochs__total"])) for epoch in rbnn["epochs__at"]]
+    np.testing.assert_allclose(t, rbnn["schedule__t"], rtol=1e-6)
     layer = layer_of("recu", recu["conv8x4x3x3__seed0__small__weight"])
     for epoch, tau in zip(recu["epochs__at"], recu["schedule__tau"], strict=True):
         set_progress(layer, epoch / int(recu["epochs__total"]))

@@ -38,7 +38,7 @@ def test_digits_are_learned(name: str) -> None:
     assert fitted.scores["top1"] >= 93
 
 
-@sampled("ir-net", "adambnn")
+@sampled("adambnn", "rbnn")
 def test_killed_run_resumes_bit_exactly(name: str, forks: Forks, tmp_path: Path) -> None:
     words = ("train", *SMALL, "--method", name)
     whole = forks.start(tmp_path, *words, "--out", "whole")

@@ -22,7 +22,7 @@ AUTO = train.changed(
 
 
 def able(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
@@ -35,6 +35,14 @@ def test_precision_depends_on_the_processor(
 ) -> None:
     able(monkeypatch, **capabilities)
     assert best("cpu") == settled(AUTO).precision == expected
+
+
+@pytest.mark.parametrize("names", [(), ("_is_avx512_bf16_supported",), ("_is_amx_tile_supported",)])
+def test_precision_with_an_older_torch(monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: name in names)
+    assert best("cpu") == ("bf16" if names else "32")
 
 
 def test_precision_on_cuda_depends_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,7 +276,8 @@ def _onnx_session(model: nn.Module, x: Tensor, threads: int) -> Callable[[np.nda
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about missing torchvision, which is not needed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.onnx"
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             torch.onnx.export(model, (x,), path, dynamo=True, verbose=False)
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads

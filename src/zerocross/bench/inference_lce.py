@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from torch import nn
+from typing_extensions import Self
 
 from zerocross.bench.inference_process import RivalProcess, layers
 from zerocross.bench.inference_turns import Contender

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from torch import nn
+from typing_extensions import Self
 
 from zerocross.bench.inference_process import RivalProcess, layers
 from zerocross.bench.inference_turns import Contender

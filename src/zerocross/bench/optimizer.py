@@ -24,6 +24,7 @@ from zerocross.bench.target import Target
 from zerocross.optim import GradientFilter, split_params
 
 TARGET_COMPILED = 1.45  # the compiled step takes at most this many times the fused SGD's
+TARGET_BFLOAT16 = 1.05  # the same with bfloat16 state
 TARGET_DEFAULT = 1.0  # the default step takes at most this many times the foreach SGD's
 TARGET_COUNTING = 0.10  # counting flips costs at most this share of a step, spread over ff_every steps
 
@@ -39,6 +40,7 @@ BUILDERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
     "adam-fused": lambda params: Adam(params, fused=True),
     "filter": GradientFilter,
     "compiled": lambda params: GradientFilter(params, compile=True),
+    "bfloat16": lambda params: GradientFilter(params, compile=True, state_dtype=torch.bfloat16),
 }
 
 
@@ -62,6 +64,7 @@ CONTENDERS: dict[str, OptimizerContender] = {
     "compiled": OptimizerContender("GradientFilter, compiled", "compiled", _QUIET),
     "compiled-raise": OptimizerContender("  nonfinite='raise'", "compiled", {**_QUIET, "nonfinite": "raise"}),
     "compiled-counting": OptimizerContender("  counting flips", "compiled", {**_QUIET, "ff_every": 1}),
+    "bfloat16": OptimizerContender("  bfloat16 state", "bfloat16", _QUIET),
 }
 
 
@@ -90,12 +93,23 @@ class OptimizerTimes:
         """Return the cost of counting flips as a share of a step, spread over ff_every steps."""
         return (self.ratio(f"{key}-counting", key, of) - 1) / self.ff_every
 
+    def peak_bytes(self, key: str) -> float | None:
+        """Return the bytes of weights and gradients (float32), state and temporary memory; None: not measured."""
+        temporary = self.temporary_bytes[key]
+        return None if temporary is None else self.weights * (4 + 4 + self.state_bytes[key] + temporary)
+
     def targets(self, of: Callable[[list[float]], float] = statistics.median) -> list[Target]:
         """Return the targets with the medians of this run (or another statistic, such as the fastest step)."""
         every = f"every {self.ff_every} steps"
         return [
             Target(
                 "compiled step, x fused SGD", self.ratio("compiled", "sgd-fused", of), TARGET_COMPILED, at_least=False
+            ),
+            Target(
+                "compiled step with bfloat16 state, x fused SGD",
+                self.ratio("bfloat16", "sgd-fused", of),
+                TARGET_BFLOAT16,
+                at_least=False,
             ),
             Target(
                 "default step, x foreach SGD", self.ratio("filter", "sgd-foreach", of), TARGET_DEFAULT, at_least=False
@@ -122,6 +136,7 @@ class OptimizerTimes:
                 "times_sgd_foreach": self.ratio(key, "sgd-foreach"),
                 "state_bytes_per_weight": self.state_bytes[key],
                 "temporary_bytes_per_weight": self.temporary_bytes[key],
+                "peak_bytes": self.peak_bytes(key),
             }
             for key, contender in CONTENDERS.items()
         }

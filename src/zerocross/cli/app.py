@@ -52,6 +52,7 @@ COMMANDS = {
     "models": "models",
     "data": "data",
     "filter": "filter",
+    "migrate": "migrate",
     "report": "report",
     "pack": "pack",
     "predict": "predict",
@@ -60,6 +61,7 @@ COMMANDS = {
     "export": "export",
     "playground": "playground",
     "bench": "bench",
+    "doctor": "doctor",
 }
 
 for _name, _module in COMMANDS.items():

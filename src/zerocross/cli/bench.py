@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerocross.cli import bench_inference, bench_serve, bench_train, bench_tune
+from zerocross.cli import bench_inference, bench_serve, bench_state, bench_train, bench_tune
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure speed against other implementations, in the same run.", no_args_is_help=True)
 
+_PEAKS = {
+    "bfloat16": "GradientFilter with bfloat16 state, compiled",
+    "compiled": "with float32 state",
+    "sgd-fused": "SGD, fused",
+    "adam-fused": "Adam, fused",
+}
 _QUICK = [(8, 8, 3, 3), (8, 8, 1, 1), (16, 8)]
 _HEADER = ("step", "median\nms", "fastest\nms", "x SGD\nfused", "x SGD\nforeach", "state\nbytes", "temp.\nbytes")
 app.command("train")(bench_train.command)
 app.command("inference")(bench_inference.command)
 app.command("tune")(bench_tune.command)
 app.command("serve")(bench_serve.command)
+app.command("state")(bench_state.command)
 
 
 @app.command()
@@ -93,6 +100,10 @@ def _notes(times: OptimizerTimes) -> list[str]:
         "state: bytes of state per weight; temp.: temporary bytes per weight during a step.",
         f"nonfinite='raise', GradientFilter's default, costs {raising[0]} of a step, {raising[1]} of a compiled one.",
     ]
+    peaks = [(name, times.peak_bytes(key)) for key, name in _PEAKS.items()]
+    if all(peak is not None for _, peak in peaks):
+        listed = ", ".join(f"{name} {(peak or 0) / 2**20:.0f} MiB" for name, peak in peaks)
+        notes.append(f"Peak memory of these weights, their gradients, state and temporaries: {listed}.")
     if first > 0.5:
         notes.append("The machine was busy: the fastest steps are more reliable than the medians.")
     for target, fastest in zip(times.targets(), times.targets(min), strict=True):

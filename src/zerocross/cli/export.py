@@ -9,9 +9,7 @@ import typer
 
 
 def command(
-    model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), see zerocross pack.")
-    ] = None,
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A packed network (.zcb), or zoo:NAME.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TARGET", help="The target, see --list.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to write to; created if missing.")
@@ -29,6 +27,7 @@ def command(
     The files compute the same as the packed network. Each target supports the operators in --list; a network with any
     other operator is refused, and the error names the module that contains it.
     """
+    from zerocross import zoo
     from zerocross.export import TARGETS, export
     from zerocross.runtime.format import read
 
@@ -43,7 +42,7 @@ def command(
             "a packed network, --to TARGET and -o DIR are required; example: zerocross export model.zcb --to c -o c"
         )
     options = {} if cc is None else {"cc": cc}
-    exported = export(read(model), to, output, name=name, force=force, **options)
+    exported = export(read(zoo.located(model)), to, output, name=name, force=force, **options)
     for each in exported.files:
         typer.echo(f"{output / each}")
     for note in exported.notes:

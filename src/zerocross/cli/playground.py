@@ -21,12 +21,13 @@ def command(
     A network for grey images classifies drawings, one for colour images classifies image files, and one for log-mel
     spectra classifies speech; at most one of each kind. No data leaves the page.
     """
+    from zerocross import zoo
     from zerocross.export.web.playground import page
     from zerocross.files import write_text
     from zerocross.runtime.format import read
 
     if output.exists() and not force:
         raise FileExistsError(f"{output} already exists: choose another name, or use --force to replace it")
-    text = page([read(path) for path in models])
+    text = page([read(zoo.located(path)) for path in models])
     write_text(output, text)
     typer.echo(f"{output}: {len(text.encode()) / 1000:,.0f} KB")

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from zerocross.data.options import BatchOptions
 
 NAMES = ("digits", "mnist", "fashion-mnist", "cifar10", "audiomnist", "ucr", "hapt", "imdb", "imagenet")
+"""The names that `load` takes.
+
+Examples:
+    >>> import zerocross
+    >>> zerocross.data.NAMES[:3]
+    ('digits', 'mnist', 'fashion-mnist')
+"""
 _HOME = {
     "Batches": "zerocross.data.batches",
     "BatchOptions": "zerocross.data.options",
@@ -40,6 +47,12 @@ def load(name: str, data_dir: str | Path | None = None, *, validate: bool = Fals
             all training data and evaluate on the official test part.
         options: `fold` and `features` (audiomnist), `set` (ucr), `words` (imdb), `train_size` (cifar10,
             mnist, fashion-mnist, imdb), `reader` and `workers` (imagenet).
+
+    Examples:
+        >>> from zerocross import data
+        >>> digits = data.load("digits", validate=True)
+        >>> len(digits.train), len(digits.evaluation), digits.evaluated_on
+        (1151, 287, 'validation')
     """
     if name not in NAMES:
         raise ValueError(f"dataset {name!r} is unknown; choose one of {', '.join(NAMES)}, or use from_tensors()")

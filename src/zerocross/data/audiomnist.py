@@ -135,8 +135,8 @@ def read_packed(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def clip_files(folder: Path) -> dict[Clip, Path]:
     """Return the clips data/NN/D_NN_R.wav by (speaker, digit, repeat), sorted."""
     name = re.compile(r"(\d)_(\d\d)_(\d+)\.wav")
-    found = ((name.fullmatch(path.name), path) for path in (folder / "data").glob("[0-9][0-9]/*.wav"))
-    clips = {(int(m[2]), int(m[1]), int(m[3])): path for m, path in found if m}
+    matches = ((name.fullmatch(path.name), path) for path in (folder / "data").glob("[0-9][0-9]/*.wav"))
+    clips = {(int(m[2]), int(m[1]), int(m[3])): path for m, path in matches if m}
     return dict(sorted(clips.items()))
 
 

@@ -69,9 +69,9 @@ def _cifar10(folder: Path) -> Iterator[Finding]:
 
 
 def _sum(dataset: str, path: Path, kind: str, official: str) -> Finding:
-    found = digest(path, kind)
-    detail = f"official {kind}" if found == official else f"wrong {kind}" if found else "file is missing"
-    return Finding(dataset, path.name, "ok" if found == official else "damaged", detail)
+    actual = digest(path, kind)
+    detail = f"official {kind}" if actual == official else f"wrong {kind}" if actual else "file is missing"
+    return Finding(dataset, path.name, "ok" if actual == official else "damaged", detail)
 
 
 def _audiomnist(folder: Path) -> Iterator[Finding]:

@@ -74,8 +74,8 @@ def _read(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     wanted = IMAGES_PER_FILE * (1 + PIXELS)  # one label byte, then the red, green and blue planes
-    found = path.stat().st_size
-    if found != wanted:
-        raise ValueError(f"{path} has {found} bytes, CIFAR-10's files have {wanted}: fetch it again")
+    size = path.stat().st_size
+    if size != wanted:
+        raise ValueError(f"{path} has {size} bytes, CIFAR-10's files have {wanted}: fetch it again")
     rows = np.fromfile(path, dtype=np.uint8).reshape(-1, 1 + PIXELS)
     return np.ascontiguousarray(rows[:, 1:]), rows[:, 0].astype(np.int64)

@@ -17,7 +17,15 @@ from zerocross.data.options import BatchOptions
 
 
 class BatchStream(Protocol):
-    """Batches of one split: their number on this rank, and an iterator over an epoch, from any batch if `resumable`."""
+    """Batches of one split: their number on this rank, and an iterator over an epoch, from any batch if `resumable`.
+
+    Examples:
+        >>> from zerocross import data
+        >>> batches = data.load("digits").train_batches(64, seed=0)
+        >>> x, y = next(batches.epoch(0))
+        >>> len(batches), x.shape, y.shape
+        (22, torch.Size([64, 1, 8, 8]), torch.Size([64]))
+    """
 
     resumable: bool
 
@@ -67,6 +75,12 @@ class Dataset:
         source: a description of the data, stored with results.
         preprocess: how a file becomes an input in evaluation, for packed networks: the fields of
             zerocross.runtime.preprocess.Preprocessing except `mean` and `std`, such as {"kind": "image", "resize": 32}.
+
+    Examples:
+        >>> from zerocross import data
+        >>> digits = data.load("digits")
+        >>> digits.num_classes, digits.input_size, digits.evaluated_on
+        (10, (1, 8, 8), 'test')
     """
 
     name: str
@@ -153,6 +167,14 @@ def from_tensors(
         source: a description of the data, stored with results.
         preprocess: how a file becomes an input, see `Dataset`, such as {"kind": "image", "resize": 32}; by default
             packed networks accept arrays only.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross import data
+        >>> x, y = torch.randn(100, 20), torch.randint(0, 2, (100,))
+        >>> dataset = data.from_tensors(x[:80], y[:80], x[80:], y[80:], class_names=("no", "yes"))
+        >>> dataset.num_classes, dataset.input_size
+        (2, (20,))
     """
     train, test = _split("train", train_x, train_y), _split("test", test_x, test_y)
     if train.inputs.shape[1:] != test.inputs.shape[1:] or train.inputs.dtype != test.inputs.dtype:

@@ -64,9 +64,9 @@ def fetch_files(address: str, target: Path, sha256: Mapping[str, str], progress:
     """
     _check_scheme(address)
     missing = [name for name in sha256 if not (target / name).exists()]
-    if wrong := [name for name in mismatches(target, sha256) if name not in missing]:
+    if different := [name for name in mismatches(target, sha256) if name not in missing]:
         raise FileExistsError(
-            f"{target} has files with other contents ({', '.join(wrong)}): move them away, then fetch again"
+            f"{target} has files with other contents ({', '.join(different)}): move them away, then fetch again"
         )
     for name in missing:
         part = target / f"{name}.part"
@@ -204,4 +204,7 @@ def digest(path: Path, algorithm: str) -> str:
     if not path.is_file():
         return ""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+        checksum = hashlib.new(algorithm, usedforsecurity=False)
+        while block := file.read(1 << 20):
+            checksum.update(block)
+    return checksum.hexdigest()

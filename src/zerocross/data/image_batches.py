@@ -160,12 +160,12 @@ def centre_crop(image: Image.Image) -> Image.Image:
 
     If the longer side exceeds LONGEST times the shorter, only the middle is resized, since the rest is cropped.
     """
-    short = min(image.size)
-    if max(image.size) > LONGEST * short:
-        sides = [min(side, LONGEST * short) for side in image.size]
-        left, top = ((whole - side) // 2 for whole, side in zip(image.size, sides, strict=True))
+    shorter = min(image.size)
+    if max(image.size) > LONGEST * shorter:
+        sides = [min(side, LONGEST * shorter) for side in image.size]
+        left, top = ((length - side) // 2 for length, side in zip(image.size, sides, strict=True))
         image = image.crop((left, top, left + sides[0], top + sides[1]))
-    width, height = (RESIZE * side // short for side in image.size)
+    width, height = (RESIZE * side // shorter for side in image.size)
     left, top = round((width - SIZE) / 2), round((height - SIZE) / 2)
     resized = image.resize((width, height), Image.Resampling.BILINEAR)
     return resized.crop((left, top, left + SIZE, top + SIZE))

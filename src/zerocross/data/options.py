@@ -24,6 +24,12 @@ class BatchOptions:
         rank: This process, 0..world_size-1.
         world_size: Number of processes.
         channels_last: Memory format of image batches.
+
+    Examples:
+        >>> from zerocross import data
+        >>> options = data.BatchOptions(batch_size=64, training=False)
+        >>> len(data.load("digits").evaluation.batches(options))
+        6
     """
 
     batch_size: int

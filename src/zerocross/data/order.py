@@ -60,9 +60,9 @@ class BatchPlan:
             )
 
     def __len__(self) -> int:
-        whole = self.count // self.batch_size
-        mine = self.places(whole)
-        return whole + (not self.drop_last and mine.stop > mine.start)
+        full = self.count // self.batch_size
+        mine = self.places(full)
+        return full + (not self.drop_last and mine.stop > mine.start)
 
     def places(self, index: int) -> slice:
         """Return the positions of batch `index` on this rank in the order of the epoch."""

@@ -31,7 +31,14 @@ from zerocross.runtime.preprocess import Preprocessing
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed network: its graph, a description of each layer, and the size of its parameters in float32."""
+    """A packed network: its graph, a description of each layer, and the size of its parameters in float32.
+
+    Examples:
+        >>> import zerocross
+        >>> packed = zerocross.deploy.pack(zerocross.nn.BinaryLinear(64, 32, sign_input="clip"), (64,))
+        >>> packed.float_bytes, len(packed.data) < 1500
+        (8192, True)
+    """
 
     graph: Graph
     layers: tuple[PackedLayer, ...]
@@ -94,6 +101,15 @@ def pack(
         resign: Pack the signs of binary weights that are not -1 and +1, such as averaged weights, instead of raising an
             error.
         provenance: Additional entries for the file's record of its origin.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> binary = zerocross.nn.BinaryLinear(64, 32, sign_input="clip")
+        >>> model = torch.nn.Sequential(binary, torch.nn.Linear(32, 10))
+        >>> packed = zerocross.deploy.pack(model, (64,))
+        >>> [(layer.op, layer.kind) for layer in packed.layers]
+        [('sign', 'bits'), ('binary_linear', 'binary'), ('linear', 'real')]
     """
     check_choice("real", real, REAL_TYPES)
     size = _input_size(model, example)

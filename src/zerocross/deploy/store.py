@@ -49,17 +49,17 @@ def _names(program: StepGraph, model: nn.Module) -> dict[str, str]:
         if path and (not any(True for _ in module.children()) or any(True for _ in module.parameters(recurse=False)))
     }
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     # Name layers first: if a layer takes the sign of its input itself, the layer gets the plain name, not the sign.
     for step in sorted(program.steps.values(), key=lambda step: not step.tensors.keys() & {"weight", "signs"}):
         what = step.module
-        if what not in simple or what in taken:
+        if what not in simple or what in used_names:
             what = f"{step.module}.{step.op}".lstrip(".")
         name, count = what, 1
-        while name in taken:
+        while name in used_names:
             count += 1
             name = f"{what}_{count}"
-        taken.add(name)
+        used_names.add(name)
         names[step.name] = name
     return names
 

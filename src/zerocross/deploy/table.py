@@ -25,6 +25,13 @@ class PackedLayer:
         weights: Number of weights, without vectors.
         bytes: Size of its tensors in the file; constant vectors take no space.
         note: Operations folded into the node, or the reason why it was not folded.
+
+    Examples:
+        >>> import zerocross
+        >>> packed = zerocross.deploy.pack(zerocross.nn.BinaryLinear(64, 32, sign_input="clip"), (64,))
+        >>> layer = packed.layers[-1]
+        >>> layer.weights, layer.bytes
+        (2048, 256)
     """
 
     name: str

@@ -16,7 +16,13 @@ from zerocross.runtime.infer import check
 
 @dataclass(frozen=True)
 class Exported:
-    """Result of an export: files by name, and notes for the user."""
+    """Result of an export: files by name, and notes for the user.
+
+    Examples:
+        >>> from zerocross.export import Exported
+        >>> list(Exported({"model.c": b"..."}).files)
+        ['model.c']
+    """
 
     files: Mapping[str, bytes]
     notes: tuple[str, ...] = ()
@@ -31,6 +37,11 @@ class ExportTarget:
         make: "module:function" with arguments (graph, name, **options) that creates the files; imported when needed.
         unsupported: Unsupported ops, each with the reason.
         options: Names of the options of that function.
+
+    Examples:
+        >>> from zerocross.export import TARGETS
+        >>> "binary_conv2d" in TARGETS["c"].ops
+        True
     """
 
     about: str
@@ -62,6 +73,13 @@ TARGETS: dict[str, ExportTarget] = {
         "NAME.qonnx.onnx: QONNX, signs and binary weights as BipolarQuant", "zerocross.export.onnx.files:make_qonnx"
     ),
 }
+"""Name -> what a packed network can be exported to.
+
+Examples:
+    >>> from zerocross.export import TARGETS
+    >>> list(TARGETS)
+    ['c', 'wasm', 'onnx', 'qonnx']
+"""
 
 
 def export(
@@ -76,6 +94,17 @@ def export(
         name: Name of the files, and prefix of names in C.
         force: Replace existing files.
         options: Options of the target, see `ExportTarget.options`.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import zoo
+        >>> from zerocross.export import export
+        >>> from zerocross.runtime.format import read
+        >>> with TemporaryDirectory() as folder:
+        ...     exported = export(read(zoo.located("zoo:digits")), "c", folder, name="digits")
+        ...
+        >>> sorted(exported.files)
+        ['digits.c', 'digits.h']
     """
     if to not in TARGETS:
         near = difflib.get_close_matches(to, TARGETS, 1)

@@ -16,7 +16,13 @@ from zerocross.filters.iir import IIRFilter, cascade, discount_pair, ema
 
 
 class LatentSettings(NamedTuple):
-    """Settings of the paper's latent SGD (Eqs. 2 and 3); `from_latent(*settings)` returns its filter."""
+    """Settings of the paper's latent SGD (Eqs. 2 and 3); `from_latent(*settings)` returns its filter.
+
+    Examples:
+        >>> from zerocross.filters import LatentSettings, from_latent
+        >>> from_latent(*LatentSettings(lr=0.1, weight_decay=1e-2, gamma=0.1)).order
+        2
+    """
 
     lr: float
     weight_decay: float
@@ -29,7 +35,13 @@ class LatentSettings(NamedTuple):
 
 
 class SGDSettings(NamedTuple):
-    """Settings of `torch.optim.SGD` (`SGD(params, **settings._asdict())`); `from_sgd(*settings)` returns its filter."""
+    """Settings of `torch.optim.SGD` (`SGD(params, **settings._asdict())`); `from_sgd(*settings)` returns its filter.
+
+    Examples:
+        >>> from zerocross.filters import SGDSettings, from_sgd
+        >>> from_sgd(*SGDSettings(lr=0.1, momentum=0.9, weight_decay=1e-4)).order
+        2
+    """
 
     lr: float
     momentum: float = 0.0
@@ -48,6 +60,11 @@ def from_latent(lr: float, weight_decay: float, gamma: float) -> IIRFilter:
         lr: epsilon, above 0.
         weight_decay: lambda, from 0 to 1 / lr.
         gamma: 1 - momentum, in (0, 1].
+
+    Examples:
+        >>> from zerocross.filters import from_latent
+        >>> from_latent(lr=0.1, weight_decay=1e-2, gamma=0.1)
+        IIRFilter(order=2, poles=[0.999, 0.9], dc_gain=1)
     """
     _check_rates(lr, weight_decay)
     if lr * weight_decay > 1:
@@ -67,6 +84,11 @@ def to_latent(alpha: float, gamma: float, lr: float) -> LatentSettings:
         alpha: discount of the outer EMA, in (0, 1].
         gamma: discount of the inner EMA, in (0, 1].
         lr: epsilon, above 0; weight_decay = alpha / lr.
+
+    Examples:
+        >>> from zerocross.filters import to_latent
+        >>> to_latent(alpha=1e-3, gamma=0.1, lr=0.5)
+        LatentSettings(lr=0.5, weight_decay=0.002, gamma=0.1)
     """
     _check_discounts(alpha, gamma)
     _check_rates(lr, 0.0)
@@ -98,6 +120,12 @@ def from_sgd(
         weight_decay: 0 or more.
         dampening: in [0, 1).
         nesterov: only with momentum, and without dampening.
+
+    Examples:
+        >>> from zerocross.filters import alpha_gamma, from_sgd
+        >>> alpha, gamma = alpha_gamma(from_sgd(lr=0.1, momentum=0.9, weight_decay=1e-4))
+        >>> f"{alpha:.4e}, {gamma:.4f}"
+        '1.0009e-04, 0.0999'
     """
     _check_sgd(lr, momentum, weight_decay, dampening, nesterov)
     decay = lr * weight_decay
@@ -126,6 +154,12 @@ def to_sgd(alpha: float, gamma: float, lr: float) -> SGDSettings:
         alpha: discount of one EMA, in (0, 1].
         gamma: discount of the other, in (0, 1].
         lr: above 0.
+
+    Examples:
+        >>> from zerocross.filters import to_sgd
+        >>> settings = to_sgd(alpha=1e-3, gamma=0.1, lr=0.1)
+        >>> f"momentum {settings.momentum:.4f}, weight decay {settings.weight_decay:.4f}"
+        'momentum 0.8991, weight decay 0.0010'
     """
     _check_discounts(alpha, gamma)
     _check_rates(lr, 0.0)
@@ -139,19 +173,26 @@ def alpha_gamma(filt: IIRFilter) -> tuple[float, float]:
 
     Raises:
         ValueError: if the filter has more than two poles, complex ones, or one outside [0, 1].
+
+    Examples:
+        >>> from zerocross.filters import alpha_gamma, cascade, ema
+        >>> [round(value, 6) for value in alpha_gamma(cascade(ema(0.1), ema(1e-3)))]
+        [0.001, 0.1]
     """
-    found = filt.discounts
-    if len(found) > 2:
-        raise ValueError(f"{filt!r} has {len(found)} poles, but alpha and gamma describe two: use filt.poles instead")
-    if (found.imag != 0).any():
+    discounts = filt.discounts
+    if len(discounts) > 2:
+        raise ValueError(
+            f"{filt!r} has {len(discounts)} poles, but alpha and gamma describe two: use filt.poles instead"
+        )
+    if (discounts.imag != 0).any():
         p = filt.poles[0]
         raise ValueError(
             f"complex poles {p.real:.6g} +- {abs(p.imag):.6g}j: no pair of EMAs has them. With s = alpha * gamma and "
             f"mu = (1 - alpha)(1 - gamma), poles are real while s <= (1 - sqrt mu)^2; here s = "
-            f"{abs(found[0]) ** 2:.4g}, mu = {abs(p) ** 2:.4g}, (1 - sqrt mu)^2 = {(1 - abs(p)) ** 2:.4g}. Lower "
+            f"{abs(discounts[0]) ** 2:.4g}, mu = {abs(p) ** 2:.4g}, (1 - sqrt mu)^2 = {(1 - abs(p)) ** 2:.4g}. Lower "
             "lr * weight_decay, or use the filter itself"
         )
-    alpha, gamma = sorted([*found.real.tolist(), 1.0, 1.0][:2])
+    alpha, gamma = sorted([*discounts.real.tolist(), 1.0, 1.0][:2])
     if alpha < 0 or gamma > 1 + 1e-12:  # rounding may leave a pole of 0 just below it
         raise ValueError(f"poles {filt.poles.real.tolist()}: an EMA's pole, 1 - alpha, is in [0, 1]")
     return alpha, min(gamma, 1.0)
@@ -161,6 +202,11 @@ def sgd_input(gradients: ArrayLike, momentum: float, dampening: float) -> NDArra
     """Return gradients (time first) as input for `from_sgd`'s filter: torch does not dampen the very first one.
 
     x_0 / (1 - dampening); unchanged without momentum, in which case torch ignores dampening.
+
+    Examples:
+        >>> from zerocross.filters import sgd_input
+        >>> sgd_input([1.0, 1.0, 1.0], momentum=0.9, dampening=0.5)
+        array([2., 1., 1.])
     """
     if not 0 <= dampening < 1:
         raise ValueError(f"dampening {dampening} is outside [0, 1)")
@@ -183,6 +229,11 @@ def initial_state(settings: LatentSettings | SGDSettings, w0: ArrayLike) -> NDAr
 
     Returns:
         An array of shape (sections, 2, *w0.shape).
+
+    Examples:
+        >>> from zerocross.filters import LatentSettings, initial_state
+        >>> initial_state(LatentSettings(lr=0.1, weight_decay=1e-2, gamma=0.1), w0=[0.5, -0.5]).shape
+        (2, 2, 2)
     """
     if isinstance(settings, LatentSettings):
         (_, alpha_stage), scale = from_latent(*settings).sections, settings.weight_decay or 1.0

@@ -17,6 +17,11 @@ def alpha_for_flips(rate: float, gamma: float | None = None) -> float:
     Args:
         rate: flips per weight and step, from 0 to `most_flips(gamma)`. A rate of 0 is alpha = 0.
         gamma: the inner discount, in (0, 1]; None sets it equal to alpha, the symmetric filter.
+
+    Examples:
+        >>> from zerocross.filters import alpha_for_flips
+        >>> round(alpha_for_flips(0.0032, gamma=0.1), 6)
+        0.00096
     """
     most = most_flips(gamma)
     if not 0 <= rate <= most:
@@ -28,11 +33,17 @@ def alpha_for_flips(rate: float, gamma: float | None = None) -> float:
     if rate == most:
         return 1.0
     gap = 2 * math.sin(math.pi * rate / 2) ** 2  # 1 - cos(pi rate), without its cancellation
-    return gap * (2 - gamma) / (gamma + (1 - gamma) * gap)
+    return min(gap * (2 - gamma) / (gamma + (1 - gamma) * gap), 1.0)  # rounding exceeds 1 just below the largest rate
 
 
 def most_flips(gamma: float | None = None) -> float:
-    """Return the flip rate at alpha = 1, the largest of two averages with this gamma under white noise."""
+    """Return the flip rate at alpha = 1, the largest of two averages with this gamma under white noise.
+
+    Examples:
+        >>> from zerocross.filters import most_flips
+        >>> round(most_flips(gamma=0.1), 4), most_flips()
+        (0.1436, 0.5)
+    """
     if gamma is None:
         return HALF
     if not 0 < gamma <= 1:

@@ -29,6 +29,13 @@ class IIRFilter:
 
     Raises:
         ValueError: if a row does not have this form.
+
+    Examples:
+        >>> from scipy.signal import butter
+        >>> from zerocross.filters import IIRFilter
+        >>> filt = IIRFilter.from_sos(butter(2, 0.01, output="sos"))
+        >>> filt.order, round(filt.dc_gain, 6)
+        (2, 1.0)
     """
 
     sections: tuple[Section, ...]
@@ -93,8 +100,8 @@ class IIRFilter:
     @property
     def discounts(self) -> NDArray[np.complex128]:
         """1 - pole for every pole, slowest first: alpha and gamma for two EMAs. Accurate for tiny values, too."""
-        found = np.concatenate([_one_minus_roots(row[3:]) for row in self.sections])
-        return found[np.argsort(np.abs(found), kind="stable")]
+        discounts = np.concatenate([_one_minus_roots(row[3:]) for row in self.sections])
+        return discounts[np.argsort(np.abs(discounts), kind="stable")]
 
     @property
     def poles(self) -> NDArray[np.complex128]:
@@ -125,6 +132,11 @@ def ema(alpha: float) -> IIRFilter:
 
     Args:
         alpha: the discount, in (0, 1]. Below 1e-16 the pole 1 - alpha rounds to 1: an integrator.
+
+    Examples:
+        >>> from zerocross.filters import ema
+        >>> ema(0.1)
+        IIRFilter(order=1, poles=[0.9], dc_gain=1)
     """
     if not 0 < alpha <= 1:
         raise ValueError(f"ema({alpha}): the discount (alpha or gamma) must be in (0, 1]; a smaller one smooths more")
@@ -135,6 +147,11 @@ def cascade(*filters: IIRFilter) -> IIRFilter:
     """Connect filters in series by concatenating their sections (Eq. 16, without multiplying out).
 
     `cascade(ema(gamma), ema(alpha))` is the paper's optimizer; `cascade(*[ema(alpha)] * k)` a k-fold EMA.
+
+    Examples:
+        >>> from zerocross.filters import cascade, ema
+        >>> cascade(ema(0.1), ema(1e-3))
+        IIRFilter(order=2, poles=[0.999, 0.9], dc_gain=1)
     """
     if not filters:
         raise ValueError("cascade: no filter given; it needs at least one")

@@ -19,7 +19,13 @@ _LONGEST = 2**24  # maximum number of taps to sum one by one, where there is no 
 
 @dataclass(frozen=True)
 class Response:
-    """Properties of a filter, as returned by `describe`; each is defined by the function of the same name."""
+    """Properties of a filter, as returned by `describe`; each is defined by the function of the same name.
+
+    Examples:
+        >>> from zerocross.filters import describe, ema
+        >>> describe(ema(0.01)).stability
+        'stable'
+    """
 
     filt: IIRFilter
     stability: Stability
@@ -32,7 +38,13 @@ class Response:
 
 
 class OrderComparison(NamedTuple):
-    """A filter, and the first-order filters with the same noise gain and the same flip rate."""
+    """A filter, and the first-order filters with the same noise gain and the same flip rate.
+
+    Examples:
+        >>> from zerocross.filters import cascade, compare_orders, ema
+        >>> compare_orders(cascade(ema(0.1), ema(1e-3)))._fields
+        ('given', 'equal_noise', 'equal_flips')
+    """
 
     given: Response
     equal_noise: Response
@@ -40,7 +52,14 @@ class OrderComparison(NamedTuple):
 
 
 def describe(filt: IIRFilter) -> Response:
-    """Return all properties of a filter."""
+    """Return all properties of a filter.
+
+    Examples:
+        >>> from zerocross.filters import cascade, describe, ema
+        >>> response = describe(cascade(ema(0.1), ema(1e-3)))
+        >>> response.window, round(response.flip_rate, 5)
+        (3004.0, 0.00327)
+    """
     return Response(
         filt=filt,
         stability=stability(filt),
@@ -70,6 +89,12 @@ def compare_orders(filt: IIRFilter) -> OrderComparison:
     Raises:
         ValueError: if there is no comparable EMA: the filter is unstable, amplifies noise, or flips more than noise
             itself.
+
+    Examples:
+        >>> from zerocross.filters import cascade, compare_orders, ema
+        >>> given, equal_noise, equal_flips = compare_orders(cascade(ema(0.1), ema(1e-3)))
+        >>> round(equal_noise.flip_rate / given.flip_rate, 1), round(equal_flips.mean_delay / given.mean_delay, 1)
+        (4.3, 18.8)
     """
     given = describe(filt)
     if not given.noise_gain <= 1 or not given.flip_rate <= 0.5:
@@ -88,6 +113,11 @@ def impulse_response(filt: IIRFilter, steps: int | ArrayLike) -> NDArray[np.floa
     Args:
         filt: the filter.
         steps: the number of taps, starting with h_0; or an array of steps n, which costs log n per tap.
+
+    Examples:
+        >>> from zerocross.filters import ema, impulse_response
+        >>> impulse_response(ema(0.5), 4)
+        array([0.5   , 0.25  , 0.125 , 0.0625])
     """
     if isinstance(steps, int | np.integer):
         from scipy.signal import sosfilt  # imported here, since scipy.signal takes a second to import
@@ -111,6 +141,12 @@ def frequency_response(
     Args:
         filt: the filter.
         frequencies: the number of frequencies, evenly spaced from 0 to 0.5 (alternating sign); or their values.
+
+    Examples:
+        >>> from zerocross.filters import ema, frequency_response
+        >>> frequencies, gain = frequency_response(ema(0.5), [0.0, 0.5])
+        >>> abs(gain).round(3)
+        array([1.   , 0.333])
     """
     f = np.linspace(0, 0.5, int(frequencies)) if isinstance(frequencies, int | np.integer) else np.asarray(frequencies)
     back = np.exp(-2j * np.pi * np.asarray(f, dtype=np.float64))  # 1 / z, one step back
@@ -125,20 +161,30 @@ def stability(filt: IIRFilter) -> Stability:
     """Return "stable" if a gradient decays, "integrator" if it persists (a pole of modulus 1), "unstable" if it grows.
 
     An integrator is a valid filter (weight decay 0); two equal poles of modulus 1 grow, and count as unstable.
+
+    Examples:
+        >>> from zerocross.filters import ema, from_sgd, stability
+        >>> stability(ema(0.1)), stability(from_sgd(lr=0.1))
+        ('stable', 'integrator')
     """
     poles = filt.poles
     excess = np.abs(poles) - 1
     near = 4 * np.finfo(np.float64).eps  # indistinguishable from 1 in float64
-    kept = poles[np.abs(excess) <= near]
-    if (excess > near).any() or len(np.unique(kept.round(12))) < len(kept):
+    on_circle = poles[np.abs(excess) <= near]
+    if (excess > near).any() or len(np.unique(on_circle.round(12))) < len(on_circle):
         return "unstable"
-    return "integrator" if len(kept) else "stable"
+    return "integrator" if len(on_circle) else "stable"
 
 
 def mean_delay(filt: IIRFilter) -> float:
     """Return the mean age, in steps, of the gradients in the output: sum n h_n / sum h_n, the group delay at 0.
 
     (1 - alpha) / alpha for an EMA; delays in series add up. Infinite unless stable; nan if sum h_n = 0.
+
+    Examples:
+        >>> from zerocross.filters import ema, mean_delay
+        >>> round(mean_delay(ema(0.1)), 6)
+        9.0
     """
     if stability(filt) != "stable":
         return math.inf
@@ -155,6 +201,11 @@ def window(filt: IIRFilter, share: float = 0.95) -> float:
     Args:
         filt: the filter.
         share: in (0, 0.99]; a larger share would be lost in rounding for tiny alpha.
+
+    Examples:
+        >>> from zerocross.filters import ema, window
+        >>> window(ema(0.1)), window(ema(0.1), share=0.5)
+        (29.0, 7.0)
     """
     if not 0 < share <= 0.99:
         raise ValueError(f"window: a share of {share} is outside (0, 0.99]")
@@ -167,7 +218,13 @@ def window(filt: IIRFilter, share: float = 0.95) -> float:
 
 
 def half_life(filt: IIRFilter) -> float:
-    """Return the half-life of the slowest component in steps: log 2 / -log |largest pole|; 0 if there is no pole."""
+    """Return the half-life of the slowest component in steps: log 2 / -log |largest pole|; 0 if there is no pole.
+
+    Examples:
+        >>> from zerocross.filters import ema, half_life
+        >>> round(half_life(ema(0.1)), 3)
+        6.579
+    """
     if stability(filt) != "stable":
         return math.inf
     largest = max(np.abs(filt.poles), default=0.0)
@@ -179,6 +236,11 @@ def reversal(filt: IIRFilter) -> float:
 
     The smallest n whose first n taps sum to half of all: how quickly a weight follows a new trend.
     Infinite unless stable; nan if sum h_n = 0.
+
+    Examples:
+        >>> from zerocross.filters import cascade, ema, reversal
+        >>> reversal(cascade(ema(0.1), ema(1e-3)))
+        702.0
     """
     if stability(filt) != "stable":
         return math.inf
@@ -195,6 +257,11 @@ def noise_gain(filt: IIRFilter) -> float:
 
     sum h_n^2 / (sum h_n)^2, independent of lr: alpha / (2 - alpha) for an EMA. Infinite unless stable
     (also if sum h_n = 0: only noise passes).
+
+    Examples:
+        >>> from zerocross.filters import ema, noise_gain
+        >>> round(noise_gain(ema(0.5)), 6)
+        0.333333
     """
     if stability(filt) != "stable" or filt.dc_gain == 0:
         return math.inf
@@ -206,6 +273,11 @@ def flip_rate(filt: IIRFilter) -> float:
 
     arccos(r) / pi with r the correlation of neighbouring outputs; arccos(1 - alpha) / pi for an EMA. An integrator's
     rate falls towards 0; nan for an unstable filter.
+
+    Examples:
+        >>> from zerocross.filters import cascade, ema, flip_rate
+        >>> round(flip_rate(ema(1e-3)), 5), round(flip_rate(cascade(ema(0.1), ema(1e-3))), 5)
+        (0.01424, 0.00327)
     """
     if stability(filt) != "stable":
         return 0.0 if stability(filt) == "integrator" else math.nan
@@ -221,11 +293,11 @@ def _state_space(filt: IIRFilter) -> tuple[NDArray[np.float64], NDArray[np.float
     n = 2 * len(filt.sections)
     A, B, C, D = np.zeros((n, n)), np.zeros(n), np.zeros(n), 1.0
     for i, (b0, b1, b2, _, a1, a2) in enumerate(filt.sections):
-        own = slice(2 * i, 2 * i + 2)
+        rows = slice(2 * i, 2 * i + 2)
         feed = np.array([b1 - a1 * b0, b2 - a2 * b0])
-        A[own] = np.outer(feed, C)  # the output of the previous sections is the input here
-        A[own, own] = [[-a1, 1.0], [-a2, 0.0]]
-        B[own] = feed * D
+        A[rows] = np.outer(feed, C)  # the output of the previous sections is the input here
+        A[rows, rows] = [[-a1, 1.0], [-a2, 0.0]]
+        B[rows] = feed * D
         C, D = C * b0, D * b0
         C[2 * i] = 1.0
     return A, B, C, D

@@ -12,6 +12,13 @@ from torch.optim import Optimizer
 from zerocross.nn import set_progress
 
 Value = float | int | bool | str | None
+"""The type of a hyperparameter.
+
+Examples:
+    >>> from zerocross.methods import Value, get
+    >>> all(isinstance(value, Value) for value in get("filter").hyperparameters.values())
+    True
+"""
 OnStep = Callable[[nn.Module, int, int], None]
 Build = Callable[[list[nn.Parameter], Mapping[str, Any], int], Optimizer]
 
@@ -25,6 +32,11 @@ class StageTemplate:
         binarize: The binary parts in this stage: "both", "activations" or "none".
         optimizer: Hyperparameters of the method that differ in this stage.
         real: Settings of the real parameters that differ in this stage.
+
+    Examples:
+        >>> from zerocross.methods import get
+        >>> [(stage.share, stage.binarize) for stage in get("adambnn").parts]
+        [(0.5, 'activations'), (0.5, 'both')]
     """
 
     share: float
@@ -34,7 +46,16 @@ class StageTemplate:
 
 
 def tell_progress(model: nn.Module, step: int, total: int) -> None:
-    """Set the progress of layers that depend on it (EDE's t, ReCU's tau)."""
+    """Set the progress of layers that depend on it (EDE's t, ReCU's tau).
+
+    Examples:
+        >>> from zerocross.methods import tell_progress
+        >>> from zerocross.nn import Sign
+        >>> layer = Sign("ede")
+        >>> tell_progress(layer, step=75, total=100)
+        >>> layer.temperature.item()
+        1.0
+    """
     set_progress(model, step / total)
 
 
@@ -62,6 +83,12 @@ class Method:
         golden: The file in tests/reference/golden with reference values of published code, or None.
         revision: Increased when its arithmetic changes without a change of settings, so that old results are not
             mistaken for new ones.
+
+    Examples:
+        >>> from zerocross.methods import get
+        >>> method = get("filter")
+        >>> method.kind, dict(method.hyperparameters)["gamma"]
+        ('theta', 0.1)
     """
 
     summary: str

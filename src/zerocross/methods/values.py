@@ -18,7 +18,13 @@ _RENAMED = {"binaryconnect": "binarynet"}
 
 
 def current_name(name: str) -> str:
-    """Return the current name for a renamed method, with a warning; return other names unchanged."""
+    """Return the current name for a renamed method, with a warning; return other names unchanged.
+
+    Examples:
+        >>> from zerocross.methods import current_name
+        >>> current_name("filter")
+        'filter'
+    """
     if name not in _RENAMED:
         return name
     warnings.warn(
@@ -30,7 +36,13 @@ def current_name(name: str) -> str:
 
 
 def get(name: str) -> Method:
-    """Return a method by name; raise an error that lists the names if it is unknown."""
+    """Return a method by name; raise an error that lists the names if it is unknown.
+
+    Examples:
+        >>> from zerocross.methods import get
+        >>> get("latent-sgd").kind
+        'latent'
+    """
     name = current_name(name)
     check_choice("method", name, METHODS)
     return METHODS[name]
@@ -41,6 +53,11 @@ def hyperparameters(name: str, chosen: Mapping[str, Value]) -> dict[str, Value]:
 
     Raises ValueError for unknown names and for values whose type differs from the default's; if the default is None, a
     number or None is expected. A number may be a ramp, "1e-2->1e-5", whose ends must be valid values.
+
+    Examples:
+        >>> from zerocross.methods import hyperparameters
+        >>> hyperparameters("filter", {"alpha": 1e-2})["alpha"]
+        0.01
     """
     defaults = get(name).hyperparameters
     result = dict(defaults)
@@ -99,12 +116,24 @@ def _at(end: str, values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def first_values(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the hyperparameters at the first update, with ramps replaced by their initial values."""
+    """Return the hyperparameters at the first update, with ramps replaced by their initial values.
+
+    Examples:
+        >>> from zerocross.methods import first_values
+        >>> first_values({"gamma": "1e-2->1e-5", "tau": 1e-6})
+        {'gamma': 0.01, 'tau': 1e-06}
+    """
     return _at("first", values)
 
 
 def ramps(name: str, values: Mapping[str, Value]) -> dict[str, Ramp]:
-    """Return param-group field -> ramp for the hyperparameters that are ramps."""
+    """Return param-group field -> ramp for the hyperparameters that are ramps.
+
+    Examples:
+        >>> from zerocross.methods import ramps
+        >>> ramps("bop2ndorder", {"gamma": "1e-2->1e-5", "tau": 1e-6})
+        {'lr': Ramp(first=0.01, last=1e-05)}
+    """
     method = get(name)
     return {_field(method, key): Ramp.parse(str(v)) for key, v in values.items() if _is_ramp(v)}
 

@@ -128,11 +128,11 @@ def choose_activation(style: Style, activation: str | None, default: str) -> str
     """Return the activation to use; for None the default of a binary network, and relu in its full-precision twin.
 
     ``"hardtanh"``, ``"prelu"`` (a slope per channel), ``"maxout"`` (two slopes per channel, AdaBin), ``"none"``,
-    and without signs ``"relu"``.
+    and without signs, or with EWGS' activations, ``"relu"``.
     """
     activation = activation or ("relu" if style.binarize == "none" else default)
     check_choice("activation", activation, ACTIVATIONS)
-    if activation == "relu" and style.binarize != "none":
+    if activation == "relu" and style.binarize != "none" and style.surrogate != "ewgs":
         raise ValueError(
             "activation = 'relu' before a sign: the output of a ReLU is never negative, so every sign would be +1; "
             "use 'hardtanh', 'prelu' or 'none'"

@@ -41,12 +41,24 @@ MODELS = {
 
 
 def names() -> list[str]:
-    """Return the names of all models."""
+    """Return the names of all models.
+
+    Examples:
+        >>> import zerocross
+        >>> zerocross.models.names()[:3]
+        ['digits_net', 'mnist_net', 'series_net']
+    """
     return list(MODELS)
 
 
 def options(name: str) -> dict[str, Any]:
-    """Return the keyword arguments that `create` takes for a model, with their defaults."""
+    """Return the keyword arguments that `create` takes for a model, with their defaults.
+
+    Examples:
+        >>> import zerocross
+        >>> zerocross.models.options("birealnet20")["classes"]
+        10
+    """
     check_choice("model", name, MODELS)
     own = list(inspect.signature(MODELS[name].build).parameters.values())[1:]
     return {field.name: field.default for field in fields(Style)} | {option.name: option.default for option in own}
@@ -59,6 +71,13 @@ def create(name: str, **kwargs: Any) -> nn.Module:
         name: one of `names()`.
         kwargs: the fields of `Style` (`binarize`, `weights`, `scale`, `weight_surrogate`, `binarizer`, `init_scale`,
             `surrogate`), and the model's own, such as `classes`; `options(name)` gives them all with their defaults.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> model = zerocross.models.create("birealnet20", classes=10)
+        >>> model(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
     known = options(name)
     for key in kwargs:

@@ -10,10 +10,12 @@ from torch import nn
 from zerocross.checks import check_choice
 from zerocross.nn import BinaryConv1d, BinaryConv2d, BinaryLinear, RSign, Sign
 from zerocross.nn.binarizers.adabin import AdaSign
+from zerocross.nn.binarizers.ewgs import EWGSActivation
 from zerocross.nn.layers import INITS, SCALES, WEIGHTS, check_binarizer
 from zerocross.nn.sign import STANDARDIZE, check_surrogate
 
 BINARIZE = ("both", "activations", "none")
+_OWN_ACTIVATIONS = ("rsign", "adabin", "ewgs")
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class Style:
         init: initialisation of latent weights, a name of `zerocross.nn.layers.INITS`.
         init_scale: > 0, the range or standard deviation of initial latent weights.
         surrogate: the surrogate gradient of the activations' sign, or ``"rsign"``: ReActNet's sign around a learned
-            threshold per channel, which adds a key; or ``"adabin"``: AdaBin's two values, learned per layer, which
-            adds two.
+            threshold per channel, which adds a key; ``"adabin"``: AdaBin's two values, learned per layer, which adds
+            two; or ``"ewgs"``: EWGS' 0 and 1, between bounds learned per layer, which adds three.
         standardize: the divisor of the input of that sign in training, see `zerocross.nn.Sign`.
     """
 
@@ -52,7 +54,7 @@ class Style:
         check_choice("scale", self.scale, SCALES)
         check_choice("init", self.init, INITS)
         check_choice("standardize", self.standardize, STANDARDIZE)
-        if self.surrogate not in ("rsign", "adabin"):
+        if self.surrogate not in _OWN_ACTIVATIONS:
             check_surrogate(self.surrogate)
         check_surrogate(self.weight_surrogate)
         if self.binarizer is not None:
@@ -91,4 +93,6 @@ class Style:
             return RSign(channels, standardize=self.standardize)
         if self.surrogate == "adabin":
             return AdaSign()
+        if self.surrogate == "ewgs":
+            return EWGSActivation()
         return Sign(self.surrogate, standardize=self.standardize)

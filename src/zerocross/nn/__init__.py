@@ -7,7 +7,7 @@ from zerocross.nn.average import AveragedModel
 from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import NotBinaryError, check
-from zerocross.nn.layers import BinaryConv1d, BinaryConv2d, BinaryLinear
+from zerocross.nn.layers import BinaryConv1d, BinaryConv2d, BinaryLinear, start_epoch, start_from_batch
 from zerocross.nn.react import RPReLU, RSign
 from zerocross.nn.sign import SURROGATES, Sign, set_progress, sign
 from zerocross.nn.summary import LayerSummary, Summary, summary
@@ -32,5 +32,7 @@ __all__ = [
     "check",
     "set_progress",
     "sign",
+    "start_epoch",
+    "start_from_batch",
     "summary",
 ]

@@ -27,14 +27,14 @@ class AveragedModel(swa_utils.AveragedModel):
             current sign. ``"kept"``: the theta weights of the latest update.
         device: device of the average.
 
-    Example::
-
-        averaged = zerocross.nn.AveragedModel(model, decay=0.99)
-        for x, y in batches:
-            ...
-            optimizer.step()
-            averaged.update_parameters(model)
-        torch.optim.swa_utils.update_bn(batches, averaged)
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), zerocross.nn.BinaryLinear(4, 2))
+        >>> averaged = zerocross.nn.AveragedModel(model, decay=0.99)
+        >>> averaged.update_parameters(model)  # after every optimizer step; at the end swa_utils.update_bn
+        >>> sorted(averaged.module[1].weight.abs().unique().tolist())
+        [1.0]
     """
 
     def __init__(
@@ -82,13 +82,13 @@ def _tensors(model: nn.Module) -> list[Tensor]:
 
 def _thetas(model: nn.Module) -> list[Tensor]:
     """Return the theta weights of a model, tied ones once."""
-    found = {
+    weights = {
         id(weight): weight
         for module in model.modules()
         for name, kind in getattr(module, "binary_kinds", {}).items()
         if kind == "theta" and (weight := getattr(module, name)) is not None
     }
-    return list(found.values())
+    return list(weights.values())
 
 
 def _passing(model: nn.Module) -> set[int]:

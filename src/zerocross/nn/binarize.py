@@ -27,7 +27,16 @@ from zerocross.tables import text_table
 
 @dataclass(frozen=True)
 class BinarizedLayer:
-    """What was done to one layer: `done` is ``"binary"``, ``"kept real"``, ``"already binary"`` or ``"replaced"``."""
+    """What was done to one layer: `done` is ``"binary"``, ``"kept real"``, ``"already binary"`` or ``"replaced"``.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+        >>> row = zerocross.binarize(net, example=torch.randn(4, 8)).report.rows[0]
+        >>> row.name, row.done, row.why
+        ('0', 'kept real', 'first layer')
+    """
 
     name: str
     kind: str
@@ -38,7 +47,15 @@ class BinarizedLayer:
 
 @dataclass(frozen=True)
 class BinarizeReport:
-    """All layers with a matrix or a kernel, and what was done to each; print it for a table."""
+    """All layers with a matrix or a kernel, and what was done to each; print it for a table.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+        >>> zerocross.binarize(net, example=torch.randn(4, 8)).report.weights("binary")
+        64
+    """
 
     rows: tuple[BinarizedLayer, ...]
 
@@ -56,7 +73,15 @@ class BinarizeReport:
 
 
 class Binarized(NamedTuple):
-    """The converted model and the report."""
+    """The converted model and the report.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+        >>> type(zerocross.binarize(net, example=torch.randn(4, 8)).model[1]).__name__
+        'BinaryLinear'
+    """
 
     model: nn.Module
     report: BinarizeReport
@@ -107,6 +132,19 @@ def binarize(
 
     Returns:
         (model, report): ``model, report = binarize(model); print(report)``.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+        >>> model, report = zerocross.binarize(net, example=torch.randn(4, 8))
+        >>> print(report)
+        layer  type    done       why          weights
+        ----------------------------------------------
+        0      Linear  kept real  first layer       64
+        1      Linear  binary                       64
+        2      Linear  kept real  last layer        16
+        64 weights binary, 80 weights kept real
     """
     check_choice("relu", relu, ("hardtanh", "keep"))
     settings = {

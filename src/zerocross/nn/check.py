@@ -7,7 +7,13 @@ from torch import Tensor, nn
 
 
 class NotBinaryError(ValueError):
-    """A layer that is declared binary does not compute with binary weights."""
+    """A layer that is declared binary does not compute with binary weights.
+
+    Examples:
+        >>> import zerocross
+        >>> issubclass(zerocross.nn.NotBinaryError, ValueError)
+        True
+    """
 
 
 def check(model: nn.Module) -> None:
@@ -21,31 +27,43 @@ def check(model: nn.Module) -> None:
     Args:
         model: any model; its layers declare binary weights in `binary_kinds`. Weights on the meta device are skipped;
             of sharded weights, each rank checks its own shard.
+
+    Examples:
+        >>> import zerocross
+        >>> layer = zerocross.nn.BinaryLinear(4, 2)
+        >>> zerocross.check(layer)
+        >>> layer.weight.data *= 0.5
+        >>> try:
+        ...     zerocross.check(layer)
+        ... except zerocross.nn.NotBinaryError:
+        ...     print("not binary")
+        ...
+        not binary
     """
-    if found := strays(model):
-        listed = "; ".join(f"{name or '(the model itself)'}: {what}" for name, what in found.items())
+    if problems := strays(model):
+        listed = "; ".join(f"{name or '(the model itself)'}: {what}" for name, what in problems.items())
         raise NotBinaryError(
-            f"{len(found)} of the binary layers are not binary: {listed}. Train theta weights with GradientFilter (not "
-            "Adam or SGD) and average them with zerocross.nn.AveragedModel; deploy.pack(resign=True) packs their signs"
+            f"{len(problems)} of the binary layers are not binary: {listed}. Train theta weights with GradientFilter "
+            "(not Adam or SGD) and average them with zerocross.nn.AveragedModel; deploy.pack(resign=True) packs signs"
         )
 
 
 def strays(model: nn.Module) -> dict[str, str]:
     """Return the layers that are declared binary but are not: name -> problem."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for name, module in model.named_modules():
         for attribute, kind in getattr(module, "binary_kinds", {}).items():
             weight = getattr(module, attribute)
-            if kind == "theta" and (wrong := not_signs(weight)):
-                found[name] = f"{wrong:,} of {weight.numel():,} weights are not -1 or +1"
+            if kind == "theta" and (count := not_signs(weight)):
+                problems[name] = f"{count:,} of {weight.numel():,} weights are not -1 or +1"
             elif kind == "latent" and _readable(weight) and bool(_local(weight).isnan().any()):
-                found[name] = "latent weights are NaN"
+                problems[name] = "latent weights are NaN"
         if takes_fast_path(module):
-            found[name] = (
+            problems[name] = (
                 "in evaluation, torch's fast path reads the weights of its binary layers and bypasses the layers: "
                 "set activation_relu_or_gelu = 0 on it, as zerocross.binarize does"
             )
-    return found
+    return problems
 
 
 def not_signs(weight: Tensor) -> int:

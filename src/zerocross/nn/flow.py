@@ -129,7 +129,7 @@ def _shortcuts(
     If the other branch also has a single layer, a 1 x 1 convolution parallel to a larger one is the shortcut.
     """
     parents = {name: _nearest(nodes, ends) for name, nodes in inputs.items()}
-    found: set[str] = set()
+    shortcuts: set[str] = set()
     for node in _reachable(outputs):
         ways = [fn for fn, _ in node.next_functions if fn is not None]
         if not type(node).__name__.startswith("AddBackward") or len(ways) != 2:
@@ -137,22 +137,22 @@ def _shortcuts(
         for way, other in (ways, ways[::-1]):
             near, far = _nearest([way], ends), _nearest([other], ends)
             if len(near) == 1 and not near & far:
-                (short,) = near
-                if _is_beside(short, far, parents, layers):
-                    found.add(short)
-    return found
+                (single,) = near
+                if _is_beside(single, far, parents, layers):
+                    shortcuts.add(single)
+    return shortcuts
 
 
 def _is_beside(
-    short: str, far: frozenset[str], parents: dict[str, frozenset[str]], layers: dict[str, nn.Module]
+    single: str, far: frozenset[str], parents: dict[str, frozenset[str]], layers: dict[str, nn.Module]
 ) -> bool:
-    """Return True if the branch that ends in `far` starts at the same fork as `short`."""
-    level, seen = set(far), {short}
+    """Return True if the branch that ends in `far` starts at the same fork as `single`."""
+    level, seen = set(far), {single}
     for length in range(1, _LONGEST_BRANCH + 1):
         level -= seen
         seen |= level
         for name in level:
-            if parents.get(name) == parents.get(short) and (length > 1 or _side(layers[short]) < _side(layers[name])):
+            if parents.get(name) == parents.get(single) and (length > 1 or _side(layers[single]) < _side(layers[name])):
                 return True
         level = {parent for name in level for parent in parents.get(name, ())}
     return False

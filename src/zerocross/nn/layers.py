@@ -135,6 +135,12 @@ class _BinaryWeight(Watched):
         """Return the real tensor whose sign the layer computes with: the weight, or the binarizer's transform of it."""
         return self.weight if self.binarizer is None else self.binarizer.before_sign(self.weight)
 
+    def refit(self) -> None:
+        """Fit what the binarizer fits to its weights once per epoch."""
+        refit = getattr(self.binarizer, "refit", None)
+        if refit is not None:
+            refit(self.weight)
+
     def _binary_input(self, x: Tensor) -> Tensor:
         x = x if self.sign_input is None else sign(x, self.sign_input)
         self._watch(x)
@@ -146,6 +152,23 @@ class _BinaryWeight(Watched):
         words += [f"binarizer={self.binarizer_name}"] if self.binarizer_name else []
         words += [f"sign_input={self.sign_input}"] if self.sign_input else []
         return ", ".join(words)
+
+
+def start_epoch(model: nn.Module) -> None:
+    """Fit what binary layers fit to their weights once per epoch (RBNN's rotations); call it before its first batch."""
+    for module in model.modules():
+        if isinstance(module, _BinaryWeight):
+            module.refit()
+
+
+def start_from_batch(model: nn.Module, x: Tensor) -> None:
+    """Run a model once, if it has layers that start from a first batch (EWGS' bounds) and have not seen one yet.
+
+    In training they start by themselves; called before it, compiled code is not built anew after the first batch.
+    """
+    if any(getattr(module, "waits_for_batch", False) for module in model.modules()):
+        with torch.no_grad():
+            model.train()(x)
 
 
 class BinaryConv2d(_BinaryWeight, nn.Conv2d):
@@ -180,6 +203,15 @@ class BinaryConv2d(_BinaryWeight, nn.Conv2d):
         padding_mode: as in `torch.nn.Conv2d`.
         device: as in `torch.nn.Conv2d`.
         dtype: as in `torch.nn.Conv2d`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryConv2d
+        >>> layer = BinaryConv2d(16, 32, kernel_size=3, padding=1, sign_input="polynomial")
+        >>> layer(torch.randn(2, 16, 8, 8)).shape
+        torch.Size([2, 32, 8, 8])
+        >>> sorted(layer.weight.unique().tolist())
+        [-1.0, 1.0]
     """
 
     def __init__(
@@ -247,6 +279,13 @@ class BinaryConv1d(_BinaryWeight, nn.Conv1d):
         padding_mode: as in `torch.nn.Conv1d`.
         device: as in `torch.nn.Conv1d`.
         dtype: as in `torch.nn.Conv1d`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryConv1d
+        >>> layer = BinaryConv1d(4, 8, kernel_size=3, padding=1, sign_input="polynomial")
+        >>> layer(torch.randn(2, 4, 100)).shape
+        torch.Size([2, 8, 100])
     """
 
     def __init__(
@@ -308,6 +347,13 @@ class BinaryLinear(_BinaryWeight, nn.Linear):
         init_scale: as in `BinaryConv2d`.
         device: as in `torch.nn.Linear`.
         dtype: as in `torch.nn.Linear`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import BinaryLinear
+        >>> layer = BinaryLinear(64, 10, scale="learned")
+        >>> layer(torch.randn(2, 64)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(

@@ -15,6 +15,12 @@ class RSign(nn.Module):
         channels: the size of dimension 1 of the input, which may be (N, C) or (N, C, H, W).
         surrogate: the surrogate gradient, a name of `SURROGATES`.
         standardize: see `Sign`.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import RSign
+        >>> RSign(channels=1)(torch.tensor([[-0.5], [0.5]])).tolist()
+        [[-1.0], [1.0]]
     """
 
     def __init__(self, channels: int, surrogate: str = "polynomial", standardize: str = "none") -> None:
@@ -37,6 +43,12 @@ class RPReLU(nn.Module):
     Args:
         channels: the size of dimension 1 of the input, which may be (N, C) or (N, C, H, W).
         slope: the initial slope on the negative side.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import RPReLU
+        >>> RPReLU(channels=1)(torch.tensor([[-4.0], [4.0]])).tolist()
+        [[-1.0], [4.0]]
     """
 
     def __init__(self, channels: int, slope: float = 0.25) -> None:

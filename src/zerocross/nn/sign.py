@@ -26,7 +26,7 @@ def _clip(x: Tensor, temperature: Temperature) -> Tensor:  # noqa: ARG001
 
 
 def _polynomial(x: Tensor, temperature: Temperature) -> Tensor:  # noqa: ARG001
-    return torch.rsub(x.abs(), 2, alpha=2).clamp_(min=0)  # 2 - 2|x| in one pass
+    return torch.rsub(x.abs(), 2, alpha=2).relu_()  # 2 - 2|x| in one pass
 
 
 def _tanh(x: Tensor, temperature: Temperature) -> Tensor:
@@ -34,9 +34,13 @@ def _tanh(x: Tensor, temperature: Temperature) -> Tensor:
 
 
 def _ede(x: Tensor, temperature: Temperature) -> Tensor:
+    return _gain(temperature) * _tanh(x, temperature)
+
+
+def _gain(temperature: Temperature) -> Temperature:
+    """max(1/t, 1), of IR-Net and RBNN."""
     # Keep a number a number: a tensor would be float32, whatever the dtype of x.
-    k = (1 / temperature).clamp(min=1) if isinstance(temperature, Tensor) else max(1 / temperature, 1.0)
-    return k * _tanh(x, temperature)
+    return (1 / temperature).clamp(min=1) if isinstance(temperature, Tensor) else max(1 / temperature, 1.0)
 
 
 def _swish(x: Tensor, temperature: Temperature) -> Tensor:
@@ -52,6 +56,10 @@ def _reste(x: Tensor, temperature: Temperature) -> Tensor:
     return slope * (size <= _REACH)
 
 
+def _rbnn(x: Tensor, temperature: Temperature) -> Tensor:
+    return (_gain(temperature) * temperature * (math.sqrt(2) - temperature * x.abs())).clamp_(min=0)
+
+
 SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
     "identity": _identity,
     "clip": _clip,
@@ -60,24 +68,36 @@ SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
     "ede": _ede,
     "swish": _swish,
     "reste": _reste,
+    "rbnn": _rbnn,
 }
-"""Name -> the derivative that replaces d sign(x) / dx, as a function of x and the temperature."""
+"""Name -> the derivative that replaces d sign(x) / dx, as a function of x and the temperature.
+
+Examples:
+    >>> import torch
+    >>> from zerocross.nn import SURROGATES
+    >>> SURROGATES["polynomial"](torch.tensor([-2.0, 0.0, 0.5]), 1.0).tolist()
+    [0.0, 2.0, 1.0]
+"""
 
 
 class _SignFunction(torch.autograd.Function):
     # Not x + (sign(x) - x).detach(): that rounds, and its forward is not exactly -1 or +1.
+    generate_vmap_rule = True  # torch.func: forward and backward are elementwise
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, surrogate: str, temperature: Temperature) -> Tensor:
-        ctx.surrogate = surrogate
-        ctx.temperature = None if isinstance(temperature, Tensor) else temperature
-        if isinstance(temperature, Tensor):
-            ctx.save_for_backward(x, temperature)
-        elif surrogate != "identity":
-            ctx.save_for_backward(x)
+    def forward(x: Tensor, surrogate: str, temperature: Temperature) -> Tensor:  # noqa: ARG004
         # 2 [x >= 0] - 1. The clamp gives 0, or NaN for NaN: a diverged network must not look healthy. This form is
         # three times as fast as torch.where in eager mode, and as fast as a ReLU compiled.
         return x.clamp(0, 0).add_(x >= 0, alpha=2).sub_(1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, str, Temperature], output: Tensor) -> None:  # noqa: ARG004
+        x, ctx.surrogate, temperature = inputs
+        ctx.temperature = None if isinstance(temperature, Tensor) else temperature
+        if isinstance(temperature, Tensor):
+            ctx.save_for_backward(x, temperature)
+        elif ctx.surrogate != "identity":
+            ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
@@ -89,9 +109,15 @@ class _SignFunction(torch.autograd.Function):
 
 
 class _ScaleForwardFunction(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:  # noqa: ARG004 - nothing to save
+    def forward(x: Tensor, scale: Tensor) -> Tensor:
         return x * scale
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:  # noqa: ARG004
@@ -105,10 +131,15 @@ def scale_forward(x: Tensor, scale: Tensor) -> Tensor:
 
 
 class _ScaleBackwardFunction(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
+    def forward(x: Tensor, factor: float) -> Tensor:  # noqa: ARG004
         return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:  # noqa: ARG004
+        _, ctx.factor = inputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
@@ -126,24 +157,33 @@ def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.
 
     The gradient that arrives is multiplied by the surrogate's derivative:
 
-    ==============  ===================================================  ==========================================
-    name            derivative at x                                      source
-    ==============  ===================================================  ==========================================
-    ``identity``    1                                                    straight-through estimator
-    ``clip``        1 inside [-1, 1], else 0                             BinaryNet: the derivative of hard tanh
-    ``polynomial``  2 - 2 abs(x) inside [-1, 1], else 0                  Bi-Real Net
-    ``tanh``        t (1 - tanh(t x)^2)                                  tanh(t x)
-    ``ede``         max(1/t, 1) t (1 - tanh(t x)^2)                      IR-Net, whose t goes from 1e-3 to 10
-    ``swish``       t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))          BNN+, which starts at t = 5
-    ``reste``       abs(x)^(1/t - 1) / t inside [-1.5, 1.5], else 0;     ReSTE, whose t (its o) goes from 1 to 3
-                    within 0.1 of 0 the slope of the chord, 0.1^(1/t-1)
-    ==============  ===================================================  ==========================================
+    | name         | derivative at x                                                 | source                     |
+    |--------------|-----------------------------------------------------------------|----------------------------|
+    | `identity`   | 1                                                               | straight-through estimator |
+    | `clip`       | 1 inside [-1, 1], else 0                                        | BinaryNet: of hard tanh    |
+    | `polynomial` | 2 - 2 abs(x) inside [-1, 1], else 0                             | Bi-Real Net                |
+    | `tanh`       | t (1 - tanh(t x)^2)                                             | tanh(t x)                  |
+    | `ede`        | max(1/t, 1) t (1 - tanh(t x)^2)                                 | IR-Net: t from 1e-3 to 10  |
+    | `swish`      | t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))                     | BNN+: starts at t = 5      |
+    | `reste`      | abs(x)^(1/t - 1) / t inside [-1.5, 1.5], else 0; within 0.1 of  | ReSTE: t (its o) from 1    |
+    |              | 0 the slope of the chord, 0.1^(1/t - 1)                         | to 3                       |
+    | `rbnn`       | max(1/t, 1) (sqrt(2) t - t^2 abs(x)), at least 0                | RBNN: t from 1e-2 to 10    |
 
     Args:
         x: any floating-point tensor; its dtype and memory format are kept, and its NaNs.
         surrogate: a name of the table (`SURROGATES`).
-        temperature: t > 0, the steepness of ``tanh``, ``ede``, ``swish`` and ``reste``; unused by the others.
+        temperature: t > 0, the steepness of ``tanh``, ``ede``, ``swish``, ``reste`` and ``rbnn``; unused by the
+            others.
             A 0-dim tensor where it changes from step to step.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import sign
+        >>> x = torch.tensor([-2.0, 0.0, 0.5], requires_grad=True)
+        >>> y = sign(x, "polynomial")
+        >>> y.sum().backward()
+        >>> y.tolist(), x.grad.tolist()
+        ([-1.0, 1.0, 1.0], [0.0, 2.0, 1.0])
     """
     check_surrogate(surrogate, 1.0 if isinstance(temperature, Tensor) else temperature)
     return cast("Tensor", _SignFunction.apply(x, surrogate, temperature))
@@ -168,7 +208,16 @@ def reste_exponent(progress: float) -> float:
     return 1 + 2 * (1 - math.cos(math.pi / 2 * progress))
 
 
-_SCHEDULES = {"ede": ede_temperature, "reste": reste_exponent}
+def rbnn_temperature(progress: float) -> float:
+    """RBNN's t: from 1e-2 to 10, on a log scale, over training in [0, 1]; for activations it is at least 1."""
+    return 10.0 ** (3 * progress - 2)
+
+
+_SCHEDULES: dict[str, Callable[[float], float]] = {
+    "ede": ede_temperature,
+    "reste": reste_exponent,
+    "rbnn": lambda progress: max(rbnn_temperature(progress), 1.0),
+}
 """The temperature of an activation's sign as a function of how far training has come."""
 
 
@@ -181,13 +230,19 @@ class Sign(nn.Module):
 
     Args:
         surrogate: a name of `SURROGATES`.
-        temperature: t > 0, see `sign`. With ``ede`` and ``reste`` it is where `set_progress` has
-            put it, at first 1e-3 and 1.
+        temperature: t > 0, see `sign`. With ``ede``, ``reste`` and ``rbnn`` it is where `set_progress` has
+            put it, at first 1e-3, 1 and 1.
         standardize: ``"none"``; ``"scale"``: in training the input is divided by the standard deviation of its sample,
             through which gradients flow (ReCU); ``"scale_detached"``: through which they do not (OvSW). It changes
             where the surrogate's derivative is read, and no sign: evaluation leaves it out. ``"centre"``: the input
-            less the mean of its sample, then divided, with gradients, in evaluation too (SiMaN): signs depend on
+            less the mean of its sample, then divided, with gradients, in evaluation too (SiMaN, RBNN): signs depend on
             the whole sample, so that such a network cannot be packed.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.nn import Sign
+        >>> Sign("polynomial")(torch.tensor([-0.5, 0.0, 0.5])).tolist()
+        [-1.0, 1.0, 1.0]
     """
 
     temperature: Temperature
@@ -236,7 +291,15 @@ def _standardized(x: Tensor, how: str) -> Tensor:
 
 
 def set_progress(model: nn.Module, progress: float) -> None:
-    """Set the training progress, from 0 to 1, of every layer that depends on it (EDE's t, ReCU's tau)."""
+    """Set the training progress, from 0 to 1, of every layer that depends on it (EDE's t, ReCU's tau).
+
+    Examples:
+        >>> from zerocross.nn import Sign, set_progress
+        >>> layer = Sign("ede")
+        >>> set_progress(layer, 0.75)
+        >>> layer.temperature.item()
+        1.0
+    """
     for module in model.modules():
         tell = getattr(module, "set_progress", None)
         if tell is not None:

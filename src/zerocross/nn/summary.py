@@ -33,6 +33,12 @@ class LayerSummary:
         binary_macs: multiply-accumulates of binary weights with binary inputs.
         real_macs: the other multiply-accumulates.
         note: a remark, such as a tied weight.
+
+    Examples:
+        >>> import zerocross
+        >>> row = zerocross.summary(zerocross.nn.BinaryLinear(8, 2)).rows[0]
+        >>> row.kind, row.bits, row.packed_bytes
+        ('BinaryLinear', 1, 2)
     """
 
     name: str
@@ -53,6 +59,11 @@ class Summary:
     """The layers of a model that own parameters, and their total; print it for a table.
 
     `strays` maps layers that are declared binary but are not to their problem: see `check`.
+
+    Examples:
+        >>> import zerocross
+        >>> zerocross.summary(zerocross.nn.BinaryLinear(8, 2)).total.binary
+        16
     """
 
     rows: tuple[LayerSummary, ...]
@@ -85,6 +96,19 @@ def summary(model: nn.Module, input_size: Sequence[int] | None = None) -> Summar
             then counts as binary only if it is the output of a `Sign` or an `RSign`.
         input_size: a complete input shape including the batch dimension, such as (1, 3, 32, 32): the model is run once
             on zeros to count multiply-accumulates. None: do not count them.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), zerocross.nn.BinaryLinear(8, 2, sign_input="clip"))
+        >>> print(zerocross.summary(model, (1, 8)))
+        layer  type          weight   bits  parameters  binary MACs  real MACs  float  packed
+        -------------------------------------------------------------------------------------
+        0      Linear        8 x 8      32          72            0         64  288 B   288 B
+        1      BinaryLinear  2 x 8       1          16           16          0   64 B     2 B
+        -------------------------------------------------------------------------------------
+        total                        26.36          88           16         64  352 B   290 B
+        16 binary weights, 72 real; packed 1.2 times smaller
     """
     owners = {name: module for name, module in model.named_modules() if any(True for _ in module.parameters(False))}
     macs = {} if input_size is None else _count_macs(model, owners, input_size)

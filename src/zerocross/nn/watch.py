@@ -51,10 +51,10 @@ class Watched(nn.Module):
 
     def _check_weight(self) -> None:
         weight: Tensor = self.weight  # type: ignore[assignment]
-        if getattr(self, "binary_kinds", {}).get("weight") == "theta" and (wrong := not_signs(weight)):
+        if getattr(self, "binary_kinds", {}).get("weight") == "theta" and (count := not_signs(weight)):
             self._warn_once(
                 "weight",
-                f"{wrong:,} of {weight.numel():,} theta weights of a {self} are not -1 or +1: it is not binary. Train "
+                f"{count:,} of {weight.numel():,} theta weights of a {self} are not -1 or +1: it is not binary. Train "
                 "them with GradientFilter, not with Adam or SGD, and average them with zerocross.nn.AveragedModel; "
                 "zerocross.check(model) names the layers",
             )

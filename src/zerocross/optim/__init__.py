@@ -12,11 +12,12 @@ from zerocross.optim.finite import NonFiniteError
 from zerocross.optim.flips import ff_ratio, unwrapped
 from zerocross.optim.gradient_filter import GradientFilter
 from zerocross.optim.hooks import keep_after_step
-from zerocross.optim.hybrid import HybridOptimizer, ParamSplit, binary_kinds, split_params
+from zerocross.optim.hybrid import HybridOptimizer
 from zerocross.optim.iir_filter import IIRGradientFilter
 from zerocross.optim.latent_sgd import LatentSGD
 from zerocross.optim.ovsw import OvSW
 from zerocross.optim.schedule import Ramp, Schedule, set_field, set_value
+from zerocross.optim.split import ParamSplit, binary_kinds, split_params
 
 __all__ = [
     "BOLD",

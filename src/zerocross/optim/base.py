@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from zerocross.optim.finite import Group, NonFinite, check_finite, check_policy, state_dtype
+from zerocross.optim.shards import placed_as
 from zerocross.optim.signs import BeforeSign, flips_counted
 
 # A param group, its parameters, and their gradients in the state's precision.
@@ -22,6 +23,8 @@ _BOOKKEEPING = {
     "params", "param_names", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "step", "skipped",
     "vectors",
 }  # fmt: skip
+# Labels, and a factor that schedulers read: kept in a group, without a meaning here.
+_INERT = {"name", "group_name", "tag", "lr_scale"}
 
 
 class BinaryOptimizer(Optimizer, ABC):
@@ -42,6 +45,15 @@ class BinaryOptimizer(Optimizer, ABC):
         seed: Seed of the signs drawn for weights that are exactly zero. Use the same on all ranks.
         vectors: Whether vectors are accepted as binary weights. Biases and batch-norm parameters are vectors and should
             usually stay real, so vectors raise ValueError by default; a group may set this for itself.
+        capturable: Whether a step reads no value from the device, so that a CUDA graph can capture it: `lr` and the
+            step count are then tensors on the weights' device.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import BinaryOptimizer, Bop
+        >>> optimizer = Bop([torch.nn.Parameter(torch.randn(2, 2))])
+        >>> isinstance(optimizer, BinaryOptimizer), optimizer.kind, optimizer.skipped_steps
+        (True, 'theta', 0)
     """
 
     kind: ClassVar[str]  # "theta": parameters hold -1 and +1; "latent": parameters are real, their layers take signs
@@ -57,8 +69,11 @@ class BinaryOptimizer(Optimizer, ABC):
         maximize: bool,
         seed: int,
         vectors: bool = False,
+        capturable: bool = False,
     ) -> None:
         check_policy(nonfinite)
+        if capturable and nonfinite == "raise":
+            raise ValueError("capturable=True reads no gradient: use nonfinite='skip' or 'ignore', not 'raise'")
         if ff_every < 1 or int(ff_every) != ff_every:
             raise ValueError(f"ff_every is {ff_every}; it must be a whole number of steps, at least 1")
         self.nonfinite: NonFinite = nonfinite
@@ -66,6 +81,7 @@ class BinaryOptimizer(Optimizer, ABC):
         self.maximize = maximize
         self.seed = seed
         self.vectors = vectors
+        self.capturable = capturable
         self.before_sign: BeforeSign = {}
         self._options = tuple(sorted(defaults))
         self._given: list[float] = []  # initial lr of each group
@@ -101,9 +117,12 @@ class BinaryOptimizer(Optimizer, ABC):
     # ---- the optimizer interface
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a param group; raise ValueError on unknown keys and values out of range."""
+        """Add a param group; raise ValueError on unknown keys and values out of range.
+
+        The labels `name`, `group_name` and `tag`, and `lr_scale`, are kept as they are.
+        """
         group = dict(param_group)
-        if unknown := set(group) - set(self._options) - _BOOKKEEPING:
+        if unknown := set(group) - set(self._options) - _BOOKKEEPING - _INERT:
             raise ValueError(
                 f"{type(self).__name__} has no group option {', '.join(map(repr, sorted(unknown)))}; "
                 f"options: {', '.join(self.lr_name if name == 'lr' else name for name in self._options)}"
@@ -127,6 +146,16 @@ class BinaryOptimizer(Optimizer, ABC):
             self.param_groups.pop()
             raise
         self._given.append(float(self.param_groups[-1]["lr"]))
+        self._settle(self.param_groups[-1])
+
+    def _settle(self, group: Group) -> None:
+        """Make `lr` and `step` of a group tensors if the step is capturable, and numbers otherwise."""
+        for name, dtype in (("lr", torch.float32), ("step", torch.int64)):
+            value = group[name]
+            if self.capturable and group["params"]:
+                group[name] = torch.as_tensor(value, dtype=dtype, device=group["params"][0].device).clone()
+            elif isinstance(value, Tensor) and name == "step":
+                group[name] = int(value)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -135,11 +164,12 @@ class BinaryOptimizer(Optimizer, ABC):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._check_schedule()
+        if not self.capturable:
+            self._check_schedule()
         gradients = self._collect()
         finite = check_finite(_one_by_one(gradients), self.nonfinite)
         if gradients and self._make_state(gradients, finite):
-            counting = self.param_groups[0]["step"] % self.ff_every == 0
+            counting = self.ff_every == 1 if self.capturable else self.param_groups[0]["step"] % self.ff_every == 0
             with flips_counted(self, self.before_sign) if counting else nullcontext():
                 self._update_or_undo(gradients, finite)
         for group in self.param_groups:
@@ -173,7 +203,7 @@ class BinaryOptimizer(Optimizer, ABC):
             grads = [cast("Tensor", p.grad) for p in params]
             if any(x.is_sparse for x in grads):
                 raise ValueError(f"{type(self).__name__} needs dense gradients; construct the layer with sparse=False")
-            grads = [x.to(state_dtype(p)) for p, x in zip(params, grads, strict=True)]
+            grads = [placed_as(x, p).to(state_dtype(p)) for p, x in zip(params, grads, strict=True)]
             gradients.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
         return gradients
 
@@ -210,7 +240,11 @@ class BinaryOptimizer(Optimizer, ABC):
 
     def _count_skipped(self, finite: Tensor) -> None:
         first = self.param_groups[0]  # in a group, so that state_dict() saves it
-        first["skipped"] = first.get("skipped", 0) + (~finite).to(torch.int64)
+        skipped = (~finite).to(torch.int64)
+        if isinstance(first.get("skipped"), Tensor):
+            first["skipped"] += skipped  # in place, as a CUDA graph needs it
+        else:
+            first["skipped"] = first.get("skipped", 0) + skipped
 
     def skip_step(self) -> None:
         """Skip one step and count it: called by HybridOptimizer, which checks more parameters than these."""
@@ -240,7 +274,9 @@ class BinaryOptimizer(Optimizer, ABC):
         self._check_saved(state_dict)
         super().load_state_dict(state_dict)
         copy_state(self, state_dict)
-        # A schedule that was saved goes on from its own initial values, not from those of this construction.
+        for group in self.param_groups:
+            self._settle(group)
+        # A saved schedule continues from its own initial values, not from those of this construction.
         self._given = [
             float(group.get("initial_lr", max(float(group["lr"]), given)))
             for group, given in zip(self.param_groups, self._given, strict=True)

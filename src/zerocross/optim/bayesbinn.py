@@ -1,4 +1,4 @@
-"""BayesBiNN: a natural parameter per weight, moved by the Bayesian learning rule, read by its sign."""
+"""BayesBiNN: the sign of a natural parameter per weight, trained by the Bayesian learning rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, state_dtype
 from zerocross.optim.signs import start_signs_
 
-_FLOOR = 1e-10  # theirs, in numerator and denominator of the scale
+_FLOOR = 1e-10  # as in the authors' code, in numerator and denominator of the scale
 _LARGEST_TEMPERATURE = 1e-6
 
 
@@ -22,22 +22,32 @@ class BayesBiNN(BinaryOptimizer):
         m = (1 - gamma) m + gamma (N s grad + l)
         l = l - lr m / (1 - (1 - gamma)^i)              at update i
 
-    The published T is 1e-10 and l starts at +-10: the noise, at most 8.4 in float32, changes no sign and every sample
-    is exactly sign(l). So it is here: no noise is drawn, theta = sign(l) is sample and mode alike, and T stays small.
-    With w and mu at +-1 s is a constant, and theta takes the signs of the first-order filter with alpha = lr
-    (CascadeFilter(gammas=())) but for the start, which is remembered for a few updates.
+    The published T is 1e-10 and l starts at +-10: the noise, at most 8.4 in float32, changes no sign, and every sample
+    is exactly sign(l). Therefore this implementation draws no noise: theta = sign(l) is both sample and mode, and T
+    must be small. With w and mu at +-1, s is a constant, and theta has the signs of the first-order filter with alpha =
+    lr (CascadeFilter(gammas=())), except for the influence of the start during a few updates.
 
     Args:
         params: Parameters, named parameters or param groups; a group may set hyperparameters for itself.
         lr: In (0, 1]: the learning rate, which is the discount of an average of gradients.
-        gamma: The momentum's discount, in (0, 1]; their beta is 1 - gamma, and 1 is no momentum.
+        gamma: The momentum's discount, in (0, 1]; the paper's beta is 1 - gamma, and 1 is no momentum.
         temperature: T, in (0, 1e-6].
-        train_size: N > 0: the number of training samples; it multiplies l, and no sign.
-        start: The magnitude from which l starts, > 0.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
+        train_size: N > 0: the number of training samples; it scales l, and changes no sign.
+        start: The initial magnitude of l, > 0.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import BayesBiNN
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = BayesBiNN([weight], lr=1e-2)
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"
@@ -94,13 +104,13 @@ class BayesBiNN(BinaryOptimizer):
 
 
 def natural_step_(state: dict[str, Tensor], sample: Tensor, grad: Tensor, group: Group) -> None:
-    """One update of the natural parameter, from the gradient of the loss at a sample of the weights.
+    """Update the natural parameter with the gradient of the loss at a sample of the weights.
 
     Args:
         state: "natural" and "mean"; with momentum also "m" and "correction", which is 1 - (1 - gamma)^i. "mean" is tanh
             of the natural parameter one update ago, as in the published code.
         sample: The weights at which the gradient was taken.
-        grad: Of the mean loss.
+        grad: The gradient of the mean loss.
         group: The hyperparameters.
     """
     natural, mean, gamma = state["natural"], state["mean"], group["gamma"]

@@ -1,4 +1,4 @@
-"""BOLD: Boolean weights that flip when enough votes against them have come in."""
+"""BOLD: Boolean weights that flip when enough votes against them have accumulated."""
 
 from __future__ import annotations
 
@@ -12,22 +12,32 @@ from zerocross.optim.signs import start_signs_
 
 
 class BOLD(BinaryOptimizer):
-    """Nguyen et al., *BOLD: Boolean Logic Deep Learning*, NeurIPS 2024, the rule of its Boolean optimizer::
+    """Nguyen et al., *BOLD: Boolean Logic Deep Learning*, NeurIPS 2024, the update rule of its Boolean optimizer::
 
         a = r a + lr grad                           the votes against a weight, accumulated
         theta = -theta, a = 0 where theta a >= 1
-        r = the share of the layer's weights that did not flip this time, 0 before the first update
+        r = the share of the layer's weights that did not flip in this update, 0 before the first update
 
-    The more of a layer flips, the more it forgets. lr carries the unit of the gradient: the paper's votes are sums of
-    -1 and +1 over a batch; here they are the gradient of the mean loss.
+    The more weights of a layer flip, the more it forgets. lr depends on the unit of the gradient: the paper's votes are
+    sums of -1 and +1 over a batch; here they are the gradient of the mean loss.
 
     Args:
         params: Parameters, named parameters or param groups; a group may set `lr` for itself.
-        lr: The weight of a vote, > 0; a weight flips at votes of 1 / lr against it.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Draws the signs of weights that are exactly zero at the start.
+        lr: The weight of a vote, > 0; a weight flips when the votes against it reach 1 / lr.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Seed of the signs drawn for weights that are exactly zero.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import BOLD
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = BOLD([weight], lr=2.0)
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"
@@ -35,7 +45,7 @@ class BOLD(BinaryOptimizer):
     def __init__(
         self,
         params: Any,
-        lr: float = 100.0,
+        lr: float = 1000.0,
         *,
         nonfinite: NonFinite = "raise",
         ff_every: int = 50,

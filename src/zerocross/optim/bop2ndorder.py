@@ -33,6 +33,16 @@ class Bop2ndOrder(BinaryOptimizer):
         ff_every: Count flips every ff_every steps.
         maximize: Maximize the objective instead of minimizing it.
         seed: Seed of the signs drawn for weights that are exactly zero.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import Bop2ndOrder
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = Bop2ndOrder([weight], gamma=1e-2, sigma=1e-2, tau=1e-2)
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"

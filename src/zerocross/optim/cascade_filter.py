@@ -33,6 +33,16 @@ class CascadeFilter(BinaryOptimizer):
         vectors: Also accept vectors, such as biases.
 
     Tested in tests/optim against scipy.signal.sosfilt, order by order.
+
+    Examples:
+        >>> import torch
+        >>> from zerocross.optim import CascadeFilter
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = CascadeFilter([weight], alpha=1e-3, gammas=(0.1, 0.1))  # order 3
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from zerocross.optim.base import BinaryOptimizer
-from zerocross.optim.flips import unwrapped
 
+Leaves = Iterable[tuple[Optimizer, bool]]  # an optimizer, and whether it trains binary weights
 _ADVICE = {
     "latent": "build their layers with weights='theta', or train them with LatentSGD or a torch optimizer",
     "theta": "a real-valued update would move them away from -1 and +1: train them with GradientFilter, or build their "
@@ -19,31 +18,36 @@ _ADVICE = {
 }
 
 
-def refuse_overlap(binary: Optimizer, real: Optimizer, names: dict[int, str]) -> None:
-    """Raise ValueError if both optimizers have the same parameter."""
-    taken = {id(p) for p in _all_params(binary)}
-    if both := [_name(p, names) for p in _all_params(real) if id(p) in taken]:
-        raise ValueError(f"given to both optimizers: {', '.join(both)}; split_params(model) lists each exactly once")
+def refuse_overlap(parts: Mapping[str, Optimizer], names: dict[int, str]) -> None:
+    """Raise ValueError if two optimizers have the same parameter."""
+    taken: set[int] = set()
+    shared: list[str] = []
+    for part in parts.values():
+        own = {id(p): p for p in _all_params(part)}
+        shared += [_name(p, names) for key, p in own.items() if key in taken]
+        taken |= set(own)
+    if shared:
+        several = "both optimizers" if len(parts) == 2 else f"more than one of {', '.join(parts)}"
+        raise ValueError(f"given to {several}: {', '.join(shared)}; split_params(model) lists each exactly once")
 
 
-def refuse_gaps(binary: Optimizer, real: Optimizer, model: nn.Module) -> None:
-    """Raise ValueError if a trainable parameter is in neither optimizer."""
-    taken = {id(p) for p in (*_all_params(binary), *_all_params(real))}
+def refuse_gaps(parts: Mapping[str, Optimizer], model: nn.Module) -> None:
+    """Raise ValueError if a trainable parameter is in no optimizer."""
+    taken = {id(p) for part in parts.values() for p in _all_params(part)}
     if missed := [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken]:
-        raise ValueError(
-            f"given to neither optimizer: {', '.join(missed)}; add them, or freeze them with requires_grad_(False)"
-        )
+        none = "neither optimizer" if len(parts) == 2 else f"none of {', '.join(parts)}"
+        raise ValueError(f"given to {none}: {', '.join(missed)}; add them, or freeze them with requires_grad_(False)")
 
 
-def refuse_wrong_kind(binary: Optimizer, real: Optimizer, kinds: dict[int, str], names: dict[int, str]) -> None:
+def refuse_wrong_kind(leaves: Leaves, kinds: dict[int, str], names: dict[int, str]) -> None:
     """Raise ValueError if an optimizer has parameters of a kind that it cannot train."""
-    for optimizer, is_binary in (*_leaves(binary, binary=True), *_leaves(real, binary=False)):
+    for optimizer, is_binary in leaves:
         takes = _takes(optimizer)
         wrong = {"theta"} if takes == "latent" else {"latent"}
         if takes == "latent" and is_binary:
             wrong.add(
                 "real"
-            )  # an optimizer of theta makes any layer binary; with latent weights, the layer must take the sign
+            )  # an optimizer of theta makes any layer binary; of latent weights the layer takes the sign
         for kind in sorted(wrong):
             if found := [_name(p, names) for p in _all_params(optimizer) if kinds.get(id(p), "real") == kind]:
                 raise ValueError(
@@ -51,9 +55,9 @@ def refuse_wrong_kind(binary: Optimizer, real: Optimizer, kinds: dict[int, str],
                 )
 
 
-def refuse_theta_by_value(binary: Optimizer, real: Optimizer) -> None:
+def refuse_theta_by_value(leaves: Leaves) -> None:
     """Without a model, detect theta weights by their values; raise ValueError if a torch optimizer has them."""
-    for optimizer, _ in (*_leaves(binary, binary=True), *_leaves(real, binary=False)):
+    for optimizer, _ in leaves:
         if _takes(optimizer) == "theta":
             continue
         if found := [_name(p, {}) for p in _all_params(optimizer) if _looks_like_theta(p)]:
@@ -62,16 +66,6 @@ def refuse_theta_by_value(binary: Optimizer, real: Optimizer) -> None:
                 f"{', '.join(found)}; {_ADVICE['theta']}. If they are not theta weights, pass the model, whose layers "
                 "declare their kind: HybridOptimizer(binary, real, model)"
             )
-
-
-def _leaves(optimizer: Any, *, binary: bool) -> Iterator[tuple[Optimizer, bool]]:
-    """Yield the optimizers inside wrappers and hybrids, and whether each is the binary one."""
-    inner = unwrapped(optimizer)
-    if hasattr(inner, "binary") and hasattr(inner, "real"):
-        yield from _leaves(inner.binary, binary=True)
-        yield from _leaves(inner.real, binary=False)
-    else:
-        yield inner, binary
 
 
 def _takes(optimizer: Optimizer) -> str:

@@ -22,6 +22,18 @@ def project_after_step(optimizer: AnyOptimizer, project: Callable[[list[Tensor]]
         optimizer: Any torch optimizer; modified in place and returned. Copies and pickles of it project, too.
         project: Called under no_grad with the parameters of each group, which it modifies in place. To be picklable, it
             must be a module-level function or a functools.partial of one.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> def centre(weights):
+        ...     for weight in weights:
+        ...         weight.sub_(weight.mean())
+        ...
+        >>> weight = torch.nn.Parameter(torch.tensor([1.0, 3.0]))
+        >>> optimizer = zerocross.optim.project_after_step(torch.optim.SGD([weight], lr=0.1), centre)
+        >>> weight.tolist()
+        [-1.0, 1.0]
     """
     apply = functools.partial(_apply, project)
     apply(optimizer)
@@ -34,6 +46,14 @@ def clip_after_step(optimizer: AnyOptimizer, limit: float) -> AnyOptimizer:
     Args:
         optimizer: Any torch optimizer; modified in place and returned. Copies and pickles of it clip, too.
         limit: > 0.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> weight = torch.nn.Parameter(torch.tensor([3.0]))
+        >>> optimizer = zerocross.optim.clip_after_step(torch.optim.SGD([weight], lr=1.0), limit=1.0)
+        >>> weight.tolist()
+        [1.0]
     """
     if not limit > 0:
         raise ValueError(f"limit is {limit}; it must be positive (BinaryNet clips at 1)")

@@ -8,12 +8,28 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from zerocross.optim.shards import is_sharded, local
+
 NonFinite = Literal["raise", "skip", "ignore"]
 Group = dict[str, Any]
 
 
 class NonFiniteError(ValueError):
-    """A gradient contains NaN, infinity, or values too large to average."""
+    """A gradient contains NaN, infinity, or values too large to average.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+        >>> optimizer = zerocross.GradientFilter([weight])
+        >>> weight.grad = torch.full((2, 2), float("nan"))
+        >>> try:
+        ...     optimizer.step()
+        ... except zerocross.optim.NonFiniteError:
+        ...     print("no state has changed")
+        ...
+        no state has changed
+    """
 
 
 def check_policy(nonfinite: str) -> None:
@@ -53,10 +69,10 @@ def all_finite(tensors: list[Tensor]) -> Tensor:
     a quarter of it count as not finite. Minimum and maximum propagate NaN and infinity and read memory once, 15 times
     faster than isfinite().all(). Of sharded tensors, each rank reads its own shard; the result covers all of them.
     """
-    local = [_local(tensor) for tensor in tensors]
-    home = local[0].device
+    values = [_local(tensor) for tensor in tensors]
+    home = values[0].device
     alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-    for tensor in local:
+    for tensor in values:
         if tensor.numel():
             alike.setdefault((tensor.device, tensor.dtype), []).append(tensor)
     verdict = torch.ones((), dtype=torch.bool, device=home)
@@ -69,11 +85,6 @@ def all_finite(tensors: list[Tensor]) -> Tensor:
     for mesh in {tensor.device_mesh for tensor in tensors if is_sharded(tensor)}:  # type: ignore[attr-defined]
         verdict = _agreed(verdict, mesh)
     return verdict
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Return True if a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank has a shard."""
-    return type(tensor) is not Tensor and hasattr(tensor, "device_mesh")
 
 
 def _agreed(verdict: Tensor, mesh: Any) -> Tensor:
@@ -89,7 +100,7 @@ def _largest(tensor: Tensor) -> float:
 
 def _local(grad: Tensor) -> Tensor:
     """The values of a dense, sparse or sharded gradient that are on this rank."""
-    grad = grad.to_local() if is_sharded(grad) else grad  # type: ignore[operator]
+    grad = local(grad)
     return grad._values() if grad.is_sparse else grad
 
 

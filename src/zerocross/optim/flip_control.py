@@ -1,4 +1,4 @@
-"""Closed loop: alpha is steered until the measured flip ratio is the requested flip rate."""
+"""Closed loop: adjust alpha until the measured flip ratio equals the requested flip rate."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 Control = Literal["open", "closed", "layer"]
 
-_GAIN = 0.1  # of log alpha, per step: fast against a run, slow against the average of the measurement
-_SMOOTHING = 0.1  # discount of the measured ratio; equal to the gain, the loop is damped (0.5) and does not ring
-_LIMIT = math.log(1e3)  # a layer that cannot be steered (frozen gradients) must not run away
+_GAIN = 0.1  # of log alpha, per step: fast compared with a run, slow compared with the average of the measurement
+_SMOOTHING = 0.1  # discount of the measured ratio; equal to the gain, so that the loop is damped (0.5) without ringing
+_LIMIT = math.log(1e3)  # limits the correction of a layer that does not respond (frozen gradients)
 
 
 def new_control(like: Tensor) -> dict[str, Tensor]:
     """Return the state of a loop: the correction of log alpha, and the measured flip ratio over the requested rate.
 
-    The ratio starts at -1, before the first update: from a filter at zero that one flips half of all weights, whatever
-    alpha is, and is not measured.
+    The ratio is -1 before the first update, which is not measured: from a filter at zero it flips half of all weights,
+    for any alpha.
     """
     zero = torch.zeros((), dtype=like.dtype, device=like.device)
     return {"correction": zero, "ratio": zero - 1}
@@ -34,11 +34,11 @@ def steer_(correction: Tensor, ratio: Tensor, flips: Tensor, flips_requested: fl
     """Integral control: move log alpha against the smoothed error, on the device and without a sync.
 
     Args:
-        correction: Of log alpha; changed in place.
-        ratio: Flips over flips requested, averaged; changed in place.
-        flips: Of this update, 0-dim.
+        correction: The correction of log alpha; changed in place.
+        ratio: Flips over requested flips, averaged; changed in place.
+        flips: Flips in this update, 0-dim.
         flips_requested: The flip rate times the number of weights, above 0.
-        alpha: Of the open loop, which the correction may not raise above 1.
+        alpha: The alpha of the open loop, which the correction may not raise above 1.
     """
     measured = ratio.lerp(flips.to(ratio) / flips_requested, _SMOOTHING)
     ratio.copy_(torch.where(ratio < 0, 1.0, measured))

@@ -14,7 +14,17 @@ Counted = list[tuple[int, str | int, int, Tensor]]  # group, name or index of th
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """Return the optimizer inside wrappers that have it as `.optimizer` (Fabric, Accelerate, lookahead)."""
+    """Return the optimizer inside wrappers that have it as `.optimizer` (Fabric, Accelerate, lookahead).
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> import torch
+        >>> import zerocross
+        >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+        >>> wrapper = SimpleNamespace(optimizer=optimizer)  # as of Fabric or Accelerate
+        >>> zerocross.optim.unwrapped(wrapper) is optimizer
+        True
+    """
     while (inner := getattr(optimizer, "optimizer", None)) is not None:
         optimizer = inner
     return optimizer
@@ -36,9 +46,20 @@ def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "tota
 
     Returns:
         The ratio or ratios; NaN before the first count.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+        >>> optimizer = zerocross.GradientFilter([weight], ff_every=1)
+        >>> weight.grad = torch.tensor([[1.0, -1.0], [-1.0, -1.0]])
+        >>> optimizer.step()
+        >>> zerocross.ff_ratio(optimizer)
+        0.25
     """
-    binary = list(_binary(optimizer))
-    _warn_if_stale(optimizer)
+    counting = list(_binary(optimizer))
+    _warn_if_stale(counting)
+    binary = [leaf for leaf, _ in counting]
     counted = list(_counted(binary))
     if per == "total":
         return _ratio(counted)
@@ -50,15 +71,18 @@ def ff_ratio(optimizer: Any, per: Literal["total", "group", "parameter"] = "tota
     raise ValueError(f"per is {per!r}; it must be 'total', 'group' or 'parameter'")
 
 
-def _binary(optimizer: Any) -> Iterator[Optimizer]:
-    """Yield the optimizers of binary weights inside wrappers and hybrids, each once."""
+def _binary(optimizer: Any) -> Iterator[tuple[Optimizer, int]]:
+    """Yield each optimizer of binary weights inside wrappers and hybrids, and how often its flips are counted."""
     inner = unwrapped(optimizer)
-    if not hasattr(inner, "binary"):
-        yield inner
+    if not hasattr(inner, "binary_parts"):
+        yield inner, getattr(inner, "ff_every", 1)
         return
-    yield from _binary(inner.binary)
-    if hasattr(unwrapped(inner.real), "binary"):
-        yield from _binary(inner.real)
+    for name, part in inner.parts.items():
+        leaf = unwrapped(part)
+        if hasattr(leaf, "binary_parts"):
+            yield from _binary(leaf)
+        elif name in inner.binary_parts:
+            yield leaf, getattr(leaf, "ff_every", inner.ff_every)  # for a torch optimizer, the hybrid counts
 
 
 def _counted(binary: list[Optimizer]) -> Iterator[tuple[int, str | int, int, Tensor]]:
@@ -79,16 +103,14 @@ def _ratio(counted: Counted) -> float:
     return flips / sum(size for _, _, size, _ in counted)
 
 
-def _warn_if_stale(optimizer: Any) -> None:
-    inner = unwrapped(optimizer)
-    # For a torch optimizer, the hybrid counts.
-    owner = unwrapped(inner.binary) if hasattr(unwrapped(getattr(inner, "binary", None)), "ff_every") else inner
-    every: int = getattr(owner, "ff_every", 1)
-    groups = owner.param_groups
-    steps = int(groups[0].get("ff_step", groups[0].get("step", 1))) if groups else 1
-    if steps and (steps - 1) % every:
-        warnings.warn(
-            f"ff_ratio refers to the last counted update, not the latest: flips are counted every {every} updates. "
-            "Construct the optimizer with ff_every=1 to count each update, or read it right after a counted one",
-            stacklevel=3,
-        )
+def _warn_if_stale(counting: list[tuple[Optimizer, int]]) -> None:
+    for leaf, every in counting:
+        group = leaf.param_groups[0] if leaf.param_groups else {}
+        steps = int(group.get("ff_step", group.get("step", 1)))
+        if steps and (steps - 1) % every:
+            warnings.warn(
+                f"ff_ratio refers to the last counted update, not the latest: flips are counted every {every} updates. "
+                "Construct the optimizer with ff_every=1 to count each update, or read it right after a counted one",
+                stacklevel=3,
+            )
+            return

@@ -14,6 +14,15 @@ from zerocross.filters.flips import alpha_for_flips
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.flip_control import Control, new_control, steer_, steered
 from zerocross.optim.normalize import Normalize, check_normalize, new_rms, normalized
+from zerocross.optim.rounding import (
+    compiled_filter_rounded,
+    cuts_rows,
+    filter_rounded_,
+    new_pairs,
+    noise_factors,
+    words,
+)
+from zerocross.optim.shards import local
 from zerocross.optim.signs import count_flips, negative, start_signs_, take_signs_
 
 
@@ -58,14 +67,32 @@ class GradientFilter(BinaryOptimizer):
             for training from scratch, fatal for fine-tuning. Under pure noise g has a standard deviation of about
             rms * sqrt(alpha / 2), so c = 3 * sqrt(alpha / 2) keeps a sign until the mean gradient disagrees: at
             alpha = 1e-3 no sign flips in 100 updates, 0.03 % in 300, and 11 % in 1,000, a whole window.
+        state_dtype: None: m and g are float32 (or float64, as the weight is), 8 bytes a weight. torch.bfloat16: 4
+            bytes, rounded at random without bias; the random bits are a function of the seed, the step and the weight's
+            index, the same on all devices and ranks. Both are then in one tensor of the state, `mg`; all arithmetic is
+            in float32. Meant for `compile=True`: compiled it is the faster of the two, otherwise the slower.
         compile: Run the update as one compiled pass over memory (torch.compile; up to a minute at the first step).
+        capturable: Allow the step to be captured in a CUDA graph: alpha and the step count become tensors on the
+            weights' device, and no value is read. Needs alpha (not `flip_rate`) and `nonfinite` "skip" or "ignore".
+            Schedulers write alpha in place. Flips are counted at every step if `ff_every` is 1, otherwise not at all.
+            Run a step or more before the capture: the first one creates the state.
         nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
         ff_every: Count flips every ff_every steps.
         maximize: Maximize the objective instead of minimizing it.
-        seed: Seed of the signs drawn for weights that are exactly zero.
+        seed: Seed of the signs drawn for weights that are exactly zero, and of random rounding.
         vectors: Also accept vectors, such as biases.
 
     Tested in tests/optim against a naive implementation, scipy's lfilter and, sign by sign, latent-weight SGD.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> layer = torch.nn.Linear(4, 4, bias=False)
+        >>> optimizer = zerocross.GradientFilter(layer.parameters(), alpha=1e-2, gamma=0.1, ff_every=1)
+        >>> layer.weight.grad = layer.weight.detach().clone()  # opposes every weight
+        >>> optimizer.step()
+        >>> zerocross.ff_ratio(optimizer)
+        1.0
     """
 
     kind: ClassVar[str] = "theta"
@@ -81,7 +108,9 @@ class GradientFilter(BinaryOptimizer):
         control: Control = "open",
         normalize: Normalize | None = None,
         warm_start: float = 0.0,
+        state_dtype: torch.dtype | None = None,
         compile: bool = False,  # noqa: A002 - as in torch
+        capturable: bool = False,
         nonfinite: NonFinite = "raise",
         ff_every: int = 50,
         maximize: bool = False,
@@ -96,16 +125,24 @@ class GradientFilter(BinaryOptimizer):
             raise ValueError(f"control is {control!r}; it must be 'open', 'closed' or 'layer'")
         if control != "open" and flip_rate is None:
             raise ValueError(f"control is {control!r}, which steers alpha towards a flip rate: give flip_rate=")
+        if state_dtype not in {None, torch.bfloat16}:
+            raise ValueError(
+                f"state_dtype is {state_dtype}; it must be None (float32, or float64 for float64 weights) or "
+                "torch.bfloat16"
+            )
+        if capturable and flip_rate is not None:
+            raise ValueError("capturable=True needs alpha=: a flip rate is turned into alpha outside of the device")
         check_normalize(normalize)
         self.control: Control = control
         self.normalize: Normalize | None = normalize
         self.warm_start = warm_start
+        self.state_dtype = state_dtype
         self.compile = compile
         self.lr_name = "alpha" if flip_rate is None else "flip_rate"
         alpha = 1e-3 if alpha is None else alpha
         defaults = {"lr": alpha if flip_rate is None else flip_rate, "gamma": gamma}
         common: dict[str, Any] = {"nonfinite": nonfinite, "ff_every": ff_every, "maximize": maximize, "seed": seed}
-        super().__init__(params, defaults, **common, vectors=vectors)
+        super().__init__(params, defaults, **common, vectors=vectors, capturable=capturable)
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a param group; its `lr` may be called `alpha`, or `flip_rate` in an optimizer that was given one."""
@@ -130,24 +167,29 @@ class GradientFilter(BinaryOptimizer):
     def _new_state(self, param: Tensor, grad: Tensor, group: Group) -> dict[str, Tensor]:
         del group
         m = torch.zeros_like(param, dtype=state_dtype(param))
-        state = {"m": m, "g": torch.zeros_like(m), **new_rms(m, self.normalize)}
-        if self.control != "open":
-            state |= new_control(m)
+        g = None
         if self.warm_start > 0:
             # In float32 a square overflows at 2e19; a normalised gradient has an rms of 1.
             rms = 1.0 if self.normalize else grad.double().square().mean().sqrt().to(m.dtype)
-            state["g"] = -self.warm_start * rms * param.detach().to(m.dtype)
-        return state
+            g = -self.warm_start * rms * param.detach().to(m.dtype)
+        if self.state_dtype is None:
+            state = {"m": m, "g": torch.zeros_like(m) if g is None else g}
+        else:
+            state = {"mg": new_pairs(param.detach(), g)}
+        state |= new_rms(m, self.normalize)
+        return state | (new_control(m) if self.control != "open" else {})
 
     def _check_saved(self, state_dict: dict[str, Any]) -> None:
         like = torch.empty(0)
-        own = {"m", "g", *new_rms(like, self.normalize), *(new_control(like) if self.control != "open" else ())}
+        averages = ("m", "g") if self.state_dtype is None else ("mg",)
+        own = {*averages, *new_rms(like, self.normalize), *(new_control(like) if self.control != "open" else ())}
         for state in state_dict["state"].values():
             if (saved := set(state) - {"flips"}) != own:
                 raise ValueError(
                     f"this state_dict has {', '.join(sorted(saved))} for a weight, this GradientFilter "
-                    f"(control={self.control!r}, normalize={self.normalize!r}) has {', '.join(sorted(own))}: construct "
-                    "it with the control and normalize of the one that was saved"
+                    f"(control={self.control!r}, normalize={self.normalize!r}, state_dtype={self.state_dtype}) has "
+                    f"{', '.join(sorted(own))}: construct it with the control, normalize and state_dtype of the one "
+                    "that was saved"
                 )
 
     def _update(self, gradients: GroupGradients) -> None:
@@ -163,18 +205,47 @@ class GradientFilter(BinaryOptimizer):
             self._filter_and_steer(gradients, alphas)
 
     def _filter(self, gradients: GroupGradients, alphas: list[Any]) -> None:
-        thetas = [params for _, params, _ in gradients]
-        grads = [grads for _, _, grads in gradients]
-        ms, gs = ([[self.state[p][key] for p in params] for params in thetas] for key in ("m", "g"))
         given = [group["gamma"] for group, _, _ in gradients]
         gammas = [alpha if gamma is None else float(gamma) for alpha, gamma in zip(alphas, given, strict=True)]
-        if not self.compile and self.control == "open":
+        thetas, grads = [params for _, params, _ in gradients], [grads for _, _, grads in gradients]
+        if self.state_dtype is not None:
+            self._filter_rounded(gradients, alphas, gammas)
+            return
+        ms, gs = ([[local(self.state[p][key]) for p in params] for params in thetas] for key in ("m", "g"))
+        # Every rank filters its own shards: no element depends on another.
+        thetas, grads = ([[local(x) for x in tensors] for tensors in lists] for lists in (thetas, grads))
+        if not (self.compile or self.capturable) and self.control == "open":
             filter_(thetas, grads, ms, gs, alphas, gammas)
             return
         # 0-dim tensors, not floats, for which torch would recompile at every new value of alpha.
         alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
         one_pass = _compiled_filter() if self.compile else filter_in_one_pass_
         one_pass(thetas, grads, ms, gs, alphas, gammas)
+
+    def _filter_rounded(self, gradients: GroupGradients, alphas: list[Any], gammas: list[Any]) -> None:
+        if any(cuts_rows(p) for _, params, _ in gradients for p in params):
+            counts = [len(params) for _, params, _ in gradients]
+            gradients = [(group, [p], [x]) for group, ps, xs in gradients for p, x in zip(ps, xs, strict=True)]
+            alphas, gammas = (
+                [v for v, count in zip(vs, counts, strict=True) for _ in range(count)] for vs in (alphas, gammas)
+            )
+        groups, thetas, grads = map(list, zip(*gradients, strict=True))
+        positions = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
+        skipped = self.param_groups[0].get("skipped", 0)  # leaves no trace
+        factors = [
+            noise_factors(params, [self.seed + positions[p] for p in params], group["step"] - skipped)
+            for group, params in zip(groups, thetas, strict=True)
+        ]
+        like = [torch.empty((), device=rows.device) for _, rows in factors]
+        alphas, gammas = ([_scalar(v, x) for v, x in zip(vs, like, strict=True)] for vs in (alphas, gammas))
+        (compiled_filter_rounded() if self.compile else filter_rounded_)(
+            [[local(p) for p in params] for params in thetas],
+            [[local(x) for x in tensors] for tensors in grads],
+            [[words(self.state[p]["mg"]) for p in params] for params in thetas],
+            *map(list, zip(*factors, strict=True)),
+            alphas,
+            gammas,
+        )
 
     def _filter_and_steer(self, gradients: GroupGradients, alphas: list[float]) -> None:
         # All tensors of a group share one control; if gradients are missing, the first tensor with one decides.
@@ -191,7 +262,9 @@ class GradientFilter(BinaryOptimizer):
                     for p in params[1:]:
                         self.state[p][key].copy_(lead[key])
 
-    def _alpha(self, group: Group) -> float:
+    def _alpha(self, group: Group) -> Any:
+        if self.capturable:
+            return group["lr"].clamp(0, 1)  # the check below would read it
         alpha = float(group["lr"])
         if self.lr_name == "flip_rate":
             return alpha_for_flips(alpha, group["gamma"])
@@ -230,4 +303,4 @@ def _compiled_filter() -> Callable[..., None]:
 
 
 def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)
+    return value.to(like) if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)

@@ -21,6 +21,15 @@ def keep_after_step(optimizer: AnyOptimizer, hook: Hook) -> AnyOptimizer:
         optimizer: Any torch optimizer; modified in place (its class becomes a subclass of the same name that keeps its
             hooks) and returned.
         hook: To be picklable, it must be a module-level function, an instance of a class, or a functools.partial.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> weight = torch.nn.Parameter(torch.ones(1))
+        >>> optimizer = torch.optim.SGD([weight], lr=0.1)
+        >>> optimizer = zerocross.optim.keep_after_step(optimizer, lambda *_: print("stepped"))
+        >>> optimizer.step()
+        stepped
     """
     if not hasattr(optimizer, "_kept_hooks"):
         optimizer.__class__ = _keeping(type(optimizer))  # type: ignore[assignment]

@@ -37,6 +37,18 @@ class IIRGradientFilter(BinaryOptimizer):
         vectors: Also accept vectors, such as biases.
 
     Tested in tests/optim against scipy.signal.sosfilt on every weight's gradient sequence.
+
+    Examples:
+        >>> import torch
+        >>> from scipy.signal import butter
+        >>> from zerocross.filters import IIRFilter
+        >>> from zerocross.optim import IIRGradientFilter
+        >>> weight = torch.nn.Parameter(torch.tensor([[0.3, -0.2]]))
+        >>> optimizer = IIRGradientFilter([weight], IIRFilter.from_sos(butter(2, 0.01, output="sos")))
+        >>> weight.grad = torch.tensor([[1.0, 1.0]])
+        >>> optimizer.step()
+        >>> weight.tolist()
+        [[-1.0, -1.0]]
     """
 
     kind: ClassVar[str] = "theta"

@@ -38,6 +38,16 @@ class LatentSGD(BinaryOptimizer):
         ff_every: Count flips every ff_every steps.
         maximize: Maximize the objective instead of minimizing it.
         seed: Seed of the signs drawn for weights that are exactly zero.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> layer = zerocross.nn.BinaryLinear(2, 1, weights="latent")
+        >>> optimizer = zerocross.optim.LatentSGD(layer.parameters(), lr=0.1, weight_decay=1e-4, start=0)
+        >>> layer.weight.grad = torch.tensor([[1.0, -1.0]])
+        >>> optimizer.step()
+        >>> [round(value, 4) for value in layer.weight[0].tolist()], layer.binary_weight().tolist()
+        ([-0.01, 0.01], [[-1.0, 1.0]])
     """
 
     kind: ClassVar[str] = "latent"

@@ -10,6 +10,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from zerocross.optim.shards import whole
+
 Normalize = Literal["rms", "sign", "adam"]
 
 # Discounts of the running rms. One gradient estimates the scale of a tensor well, that of a single weight poorly: the
@@ -55,5 +57,5 @@ def _divided(grad: Tensor, rms: Tensor, age: Tensor, how: Normalize) -> Tensor:
 
 
 def _rms_of(grad: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(grad, dtype=torch.float64)  # in float32 a square overflows at 2e19
+    norm = whole(torch.linalg.vector_norm(grad, dtype=torch.float64))  # in float32 a square overflows at 2e19
     return (norm / max(grad.numel(), 1) ** 0.5).to(grad.dtype)

@@ -10,7 +10,7 @@ from torch import Tensor
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, state_dtype
 from zerocross.optim.signs import negative
 
-_SMALLEST_GRADIENT, _SMALLEST_WEIGHT = 1e-6, 1e-3  # norms of a filter, floored as theirs are
+_SMALLEST_GRADIENT, _SMALLEST_WEIGHT = 1e-6, 1e-3  # norms of a filter, lower limits as in the authors' code
 _OPEN = ("gamma", "track")
 
 
@@ -30,14 +30,24 @@ class OvSW(BinaryOptimizer):
         lr: The learning rate, > 0.
         gamma: The momentum's discount, in (0, 1]; torch's momentum 0.9 is gamma = 0.1.
         weight_decay: >= 0, as in torch's SGD.
-        delta: The smallest share of a filter's norm that its gradient's norm may be, >= 0; 0: gradients stay.
+        delta: The smallest share of a filter's norm that its gradient's norm may be, >= 0; 0: gradients are not scaled.
         dampen: The decay of silent weights, >= 0; 0: none.
         track: The discount of the average of flips, in (0, 1].
         silent: Below this average a weight counts as silent, >= 0.
-        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer, as for the arguments that follow.
-        ff_every: Count flips on every ff_every-th step.
-        maximize: Climb instead of descend.
-        seed: Unused: weights start as handed over.
+        nonfinite: "raise", "skip" or "ignore"; see BinaryOptimizer for this and the following arguments.
+        ff_every: Count flips every ff_every steps.
+        maximize: Maximize the objective instead of minimizing it.
+        seed: Not used: the initial weights are kept.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> layer = zerocross.nn.BinaryLinear(2, 1, weights="latent", binarizer="ovsw")
+        >>> optimizer = zerocross.optim.OvSW(layer.parameters(), lr=0.1)
+        >>> layer.weight.grad = torch.tensor([[1.0, -1.0]])
+        >>> optimizer.step()
+        >>> layer.weight.sign().tolist()
+        [[-1.0, 1.0]]
     """
 
     kind: ClassVar[str] = "latent"

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from torch import Tensor
+
 Shape = Literal["cosine", "linear", "constant", "step", "fifths", "exponential"]
 _ENDS = {"cosine": 0.0, "linear": 0.0, "exponential": 1e-3}  # the factor just after the last update
 
@@ -25,6 +27,12 @@ class Schedule:
         milestones: For "step": fractions of the run, each in (0, 1), increasing.
         drop: For "step": the factor at a milestone, in (0, 1].
         end: For "cosine", "linear" and "exponential": the factor at t = 1, in [0, 1]; by default 0, 0 and 1e-3.
+
+    Examples:
+        >>> from zerocross.optim import Schedule
+        >>> schedule = Schedule.parse("cosine", total=100, warmup=10)
+        >>> [round(schedule.factor(step), 3) for step in (0, 10, 55, 99)]
+        [0.091, 1.0, 0.5, 0.0]
     """
 
     shape: Shape
@@ -109,6 +117,11 @@ class Ramp:
     Args:
         first: Its value at the first update.
         last: Its value just after the last one.
+
+    Examples:
+        >>> from zerocross.optim import Ramp
+        >>> Ramp.parse("1e-2->1e-5").value(step=50, total=100)
+        0.005005
     """
 
     first: float
@@ -132,19 +145,49 @@ class Ramp:
 
 
 def set_field(groups: Iterable[dict[str, Any]], field: str, factor: float) -> None:
-    """Set a field of param groups to its initial value times a factor; alpha is the field "lr"."""
+    """Set a field of param groups to its initial value times a factor; alpha is the field "lr".
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> optimizer = zerocross.GradientFilter([torch.nn.Parameter(torch.ones(2, 2))], alpha=1e-2)
+        >>> zerocross.optim.set_field(optimizer.param_groups, "lr", 0.5)  # half of the initial alpha
+        >>> optimizer.param_groups[0]["lr"]
+        0.005
+    """
     for group in groups:
         _check_field(group, field)
-        group[field] = group.setdefault(f"initial_{field}", group[field]) * factor
+        initial = group.setdefault(f"initial_{field}", _number(group[field]))
+        _write(group, field, initial * factor)
 
 
 def set_value(groups: Iterable[dict[str, Any]], field: str, value: float) -> None:
-    """Set a field of param groups, multiplied by the group's `FIELD_scale` if it has one."""
+    """Set a field of param groups, multiplied by the group's `FIELD_scale` if it has one.
+
+    Examples:
+        >>> import torch
+        >>> import zerocross
+        >>> optimizer = zerocross.GradientFilter([torch.nn.Parameter(torch.ones(2, 2))], gamma=0.1)
+        >>> zerocross.optim.set_value(optimizer.param_groups, "gamma", 0.2)
+        >>> optimizer.param_groups[0]["gamma"]
+        0.2
+    """
     for group in groups:
         _check_field(group, field)
-        group[field] = value * group.get(f"{field}_scale", 1.0)
+        _write(group, field, value * group.get(f"{field}_scale", 1.0))
 
 
 def _check_field(group: dict[str, Any], field: str) -> None:
     if field not in group:
         raise ValueError(f"a param group has no field {field!r}; it has {', '.join(sorted(set(group) - {'params'}))}")
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, Tensor) else value
+
+
+def _write(group: dict[str, Any], field: str, value: float) -> None:
+    if isinstance(group[field], Tensor):
+        group[field].fill_(value)  # in place: a CUDA graph reads this tensor
+    else:
+        group[field] = value

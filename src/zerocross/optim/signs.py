@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from zerocross.optim.shards import shard_like, whole
+
 Tensors = list[Tensor] | tuple[Tensor, ...]
 # weight -> the tensor that its layer takes the sign of, if not the weight itself. Keyed by the weight rather than its
 # id, so that copies and pickles of an optimizer keep it.
@@ -24,7 +26,7 @@ def start_signs_(theta: Tensor, seed: int) -> Tensor:
     """
     zero = theta == 0
     if zero.any():
-        drawn = torch.randint(0, 2, theta.shape, generator=torch.Generator().manual_seed(seed))
+        drawn = shard_like(torch.randint(0, 2, theta.shape, generator=torch.Generator().manual_seed(seed)), theta)
         theta.add_(zero * (2 * drawn - 1).to(theta))
     return theta.copy_(torch.copysign(torch.ones_like(theta), theta))
 
@@ -68,9 +70,8 @@ def flips_counted(optimizer: Optimizer, before_sign: BeforeSign) -> Iterator[Non
 
 def count_flips(before: Tensor, after: Tensor) -> Tensor:
     """Count differing signs (the numerator of Eq. 18) of two "is negative" masks; 0-dim int64. Overwrites `after`."""
-    flips = after.ne_(before).count_nonzero()
     # Sum the counts of a sharded weight here, where all ranks take part, since a single rank may read them later.
-    return flips.full_tensor() if hasattr(flips, "full_tensor") else flips  # type: ignore[attr-defined]
+    return whole(after.ne_(before).count_nonzero())
 
 
 def negative(weights: Tensor) -> Tensor:

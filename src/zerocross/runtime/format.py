@@ -188,7 +188,10 @@ def _network_text(data: bytes) -> bytes:
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise ValueError(f"it is a different kind of file: its metadata does not contain the format {FORMAT!r}")
     if metadata.get("version") != VERSION:
-        raise ValueError(f"its version is {short(metadata.get('version'))}; this program reads version {VERSION}")
+        raise ValueError(
+            f"its version is {short(metadata.get('version'))}; this program reads version {VERSION}: "
+            "update zerocross (pip install --upgrade zerocross), or pack the network again"
+        )
     if set(metadata) != set(_METADATA) or not all(isinstance(text, str) for text in metadata.values()):
         raise ValueError(f"its metadata must be the texts {', '.join(_METADATA)}")
     if metadata["sha256"] != checksum(metadata["network"], header, data[_header_end(data) :]):

@@ -51,6 +51,16 @@ class Model:
         graph: The network.
         output_size: Shape of the output for one sample.
         work: Vector operations per sample, each about 0.2 to 0.5 ns on one thread.
+
+    Examples:
+        >>> import numpy as np
+        >>> import zerocross
+        >>> model = zerocross.zoo.load("digits")
+        >>> model.input_size, model.classes[:3]
+        ((1, 8, 8), ('0', '1', '2'))
+        >>> scores = model(np.zeros((2, 1, 8, 8), np.uint8))  # bytes are normalised as the file says
+        >>> scores.shape, scores.dtype
+        ((2, 10), dtype('float32'))
     """
 
     def __init__(
@@ -211,5 +221,12 @@ def load(
             package's own ``__pycache__``, or ``.cache/zerocross`` in the home folder if that is not writable.
         say: Callback for a message with the compile time, called only if code had to be compiled; by default the
             message is printed on stderr.
+
+    Examples:
+        >>> import numpy as np
+        >>> import zerocross
+        >>> run = zerocross.runtime.load(zerocross.zoo.located("zoo:digits"))
+        >>> run(np.zeros((2, 1, 8, 8), np.float32)).shape
+        (2, 10)
     """
     return Model(read(path), threads, max_memory=max_memory, cache=cache, say=say)

@@ -18,7 +18,7 @@ from starlette.datastructures import UploadFile
 from zerocross.runtime import Model
 from zerocross.runtime.preprocess import finite, read_input, suffixes
 from zerocross.serve.batcher import Batcher
-from zerocross.serve.limits import Limited, RequestLimits
+from zerocross.serve.limits import LimitsMiddleware, RequestLimits
 
 # File name extensions by content type, for bodies that are the file itself.
 BODIES = {
@@ -26,7 +26,7 @@ BODIES = {
     "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/wave": ".wav", "audio/vnd.wave": ".wav",
     "application/x-npy": ".npy", "application/octet-stream": ".npy",
 }  # fmt: skip
-Named = tuple[str, bytes]
+Upload = tuple[str, bytes]
 
 
 def create_app(model: Model, name: str = "model", limits: RequestLimits | None = None) -> FastAPI:
@@ -36,6 +36,13 @@ def create_app(model: Model, name: str = "model", limits: RequestLimits | None =
         model: The packed network; called by one thread at a time.
         name: Name of the model, for /health.
         limits: Limits of requests.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> from zerocross.serve import create_app
+        >>> app = create_app(zoo.load("digits"), name="digits")
+        >>> app.title
+        'zerocross: digits'
     """
     if len(model.output_size) != 1:
         raise ValueError(f"{name} returns an output of shape {model.output_size} per input, not one score per class")
@@ -50,7 +57,7 @@ def create_app(model: Model, name: str = "model", limits: RequestLimits | None =
         await batcher.stop()
 
     app = FastAPI(title=f"zerocross: {name}", lifespan=lifespan)
-    app.add_middleware(Limited, limits=limits, on_end=metrics.request)
+    app.add_middleware(LimitsMiddleware, limits=limits, on_end=metrics.request)
 
     @app.post("/predict", openapi_extra=_REQUEST_BODY)
     async def predict(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 3) -> dict[str, Any]:
@@ -112,7 +119,7 @@ class Metrics:
             self.seconds.observe(seconds)
 
 
-async def _files(request: Request, model: Model, limits: RequestLimits) -> list[Named]:
+async def _files(request: Request, model: Model, limits: RequestLimits) -> list[Upload]:
     """Return the uploads of a request: the parts of a form, or its body."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
@@ -130,7 +137,7 @@ async def _files(request: Request, model: Model, limits: RequestLimits) -> list[
     return [(f"body{BODIES[kind]}", await request.body())]
 
 
-def _read(model: Model, file: Named) -> tuple[str, np.ndarray | str]:
+def _read(model: Model, file: Upload) -> tuple[str, np.ndarray | str]:
     """Return the name and samples of an upload, or its name and an error message."""
     name, content = file
     with TemporaryDirectory(prefix="zerocross-") as folder:

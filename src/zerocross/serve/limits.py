@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +23,11 @@ class RequestLimits:
         max_files: Files per request.
         max_batch: Samples per batch.
         max_requests: Concurrent requests; more are rejected with status 503.
+
+    Examples:
+        >>> from zerocross.serve import RequestLimits
+        >>> RequestLimits(max_batch=16).seconds
+        30.0
     """
 
     max_bytes: int = 10_000_000
@@ -39,7 +44,7 @@ class RequestLimits:
             raise ValueError(f"seconds = {self.seconds}: it must be above 0 and at most 3600")
 
 
-class Limited:
+class LimitsMiddleware:
     """ASGI middleware that rejects large bodies with status 413 and ends slow requests with status 504.
 
     Args:
@@ -76,7 +81,7 @@ class Limited:
             if _length(scope) > self.limits.max_bytes:
                 await _refuse(413, self._too_large)(scope, receive, watched)
                 return
-            async with asyncio.timeout(self.limits.seconds):
+            with anyio.fail_after(self.limits.seconds):
                 await self.app(scope, counted, watched)
         except TimeoutError:
             if not status:

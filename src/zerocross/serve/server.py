@@ -32,6 +32,16 @@ def serve(
         name: Name of the model, for /health.
         limits: Limits of requests.
         say: Called with the address as soon as the server accepts requests.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> from zerocross.serve import serve
+        >>> try:
+        ...     serve(zoo.load("digits"), host="256.0.0.1")  # runs until SIGINT or SIGTERM
+        ... except ValueError:
+        ...     print("cannot listen there")
+        ...
+        cannot listen there
     """
     limits = limits or RequestLimits()
     app = create_app(model, name, limits)

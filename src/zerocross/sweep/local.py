@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 import torch
 from filelock import FileLock
+from typing_extensions import Self
 
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.handle import Handle, request

@@ -27,6 +27,12 @@ def changed(
         assignments: Dotted path -> text.
         in_two_steps: Also split the run into two stages: real weights with binary activations, then both binary.
         init_from: Also start from the weights of a run (`trained_run`).
+
+    Examples:
+        >>> from zerocross import train
+        >>> config = train.changed(train.Config(), {"optimizer.alpha": "1e-2", "stages.0.epochs": "5"})
+        >>> config.optimizer["alpha"], config.stages[0].epochs
+        (0.01, 5)
     """
     if "method" in assignments:
         config = with_method(config, assignments["method"].strip())

@@ -62,7 +62,7 @@ class StageParts:
         stage: The config of the stage.
         network: The network itself, neither compiled nor wrapped.
         optimizer: The optimizer itself: schedules, flip ratios and hyperparameters are read and set here.
-        schedules: Of the optimizer's `lr`, over all updates of the stage.
+        schedules: Schedules of the optimizer's `lr`, over all updates of the stage.
         train: Training batches.
         evaluation: Evaluation batches.
         updates_per_epoch: Optimizer steps per epoch.
@@ -86,7 +86,7 @@ class StageSetup:
         compiled: The network for evaluation: compiled, if worthwhile, but not wrapped.
         fabric_model: The network as Fabric wraps it (device, precision, DDP): called in training.
         fabric_optimizer: The optimizer as Fabric wraps it: stepped, and saved to checkpoints.
-        loss: Of the task.
+        loss: The loss function of the task.
     """
 
     parts: StageParts
@@ -111,7 +111,7 @@ def build_stage(
 
     Args:
         config: The run.
-        index: Of the stage.
+        index: Index of the stage.
         dataset: See fit().
         own: The user's network, in place of the one that the config names.
         carried: The weights at the end of the stage before, or of the run that this one starts from.
@@ -153,7 +153,7 @@ def prepare(
 
     Args:
         config: The run.
-        index: Of the stage.
+        index: Index of the stage.
         dataset: See fit().
         fabric: Devices, precision, processes.
         own: The user's network, in place of the one that the config names.
@@ -222,7 +222,7 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
     """Build one optimizer for the network: the method's for binary weights, if any, plus that of the rest."""
     split = split_params(model)
     real_settings = config.real_of(stage)
-    real = build_real(split.real, split.real_no_decay, real_settings)
+    real = build_real(split.real, split.real_no_decay, real_settings, _lr_factors(model))
     if not split.binary:
         if stage.binarize == "both":
             raise ValueError(
@@ -235,18 +235,37 @@ def build_optimizer(model: nn.Module, config: Config, stage: Stage) -> Optimizer
     return HybridOptimizer(binary, real, model, ff_every=config.log_every)
 
 
-def build_real(decayed: list[nn.Parameter], not_decayed: list[nn.Parameter], settings: RealConfig) -> Optimizer:
-    """Build the optimizer of the real parameters."""
+def build_real(
+    decayed: list[nn.Parameter],
+    not_decayed: list[nn.Parameter],
+    settings: RealConfig,
+    lr_factors: Mapping[nn.Parameter, float] | None = None,
+) -> Optimizer:
+    """Build the optimizer of the real parameters; those with a learning rate of their own are never decayed."""
+    factors = lr_factors or {}
+    others = [param for param in not_decayed if param not in factors]
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": not_decayed, "weight_decay": settings.weight_decay if settings.decay == "all" else 0.0},
+        {"params": others, "weight_decay": settings.weight_decay if settings.decay == "all" else 0.0},
     ]
+    for factor in sorted(set(factors.values())):
+        own = [param for param in not_decayed if factors.get(param) == factor]
+        groups.append({"params": own, "weight_decay": 0.0, "lr": settings.lr * factor})
     groups = [group for group in groups if group["params"]]
     if not groups:
         raise ValueError("the network has no real parameters to train; a binary network needs batch norm or biases")
     if settings.name == "adam":
         return torch.optim.Adam(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+
+
+def _lr_factors(model: nn.Module) -> dict[nn.Parameter, float]:
+    """Parameters that learn at a share of the learning rate, as their modules say (`lr_factors`)."""
+    return {
+        getattr(module, name): factor
+        for module in model.modules()
+        for name, factor in getattr(module, "lr_factors", {}).items()
+    }
 
 
 def build_schedules(config: Config, stage: Stage, updates_per_epoch: int) -> Schedules:

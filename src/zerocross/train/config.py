@@ -32,6 +32,12 @@ class Stage:
             first stage, the folder of a finished run, "RUN" or "RUN#DIGEST" (see trained_run): start from its weights.
         optimizer: Hyperparameters of the method that differ in this stage, such as warm_start.
         real: Settings of the real parameters' optimizer that differ in this stage.
+
+    Examples:
+        >>> from zerocross import train
+        >>> first, second = train.Stage(5, "activations"), train.Stage(5, "both", init_from="previous")
+        >>> len(train.Config(stages=(first, second)).stages)
+        2
     """
 
     epochs: int = 30
@@ -52,6 +58,11 @@ class DataConfig:
 
     With `validate=True` part of the training data is held out for evaluation and the test data are not read: use it to
     choose settings.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.Config(data=train.DataConfig("digits", validate=True)).data.validate
+        True
     """
 
     name: str = "digits"
@@ -64,7 +75,13 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network: a name for zerocross.models.create, and its options."""
+    """The network: a name for zerocross.models.create, and its options.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.Config(model=train.ModelConfig("birealnet20", {"surrogate": "clip"})).model.name
+        'birealnet20'
+    """
 
     name: str = "digits_net"
     options: Mapping[str, Value] = field(default_factory=dict)
@@ -82,6 +99,11 @@ class TaskConfig:
         label_smoothing: For the classification loss, in [0, 1).
         teacher: For distillation: a run folder, or "module:function" that builds a network.
         teacher_weights: For "module:function": a state dict (.safetensors, or .pt read with weights_only).
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.TaskConfig(label_smoothing=0.1).name
+        'classification'
     """
 
     name: Literal["classification", "distillation"] = "classification"
@@ -106,6 +128,11 @@ class RealConfig:
         weight_decay: 0 or positive.
         schedule: Schedule of lr, as `Schedule.parse` reads it: "cosine", "linear:0.1", "step:0.5,0.75".
         decay: Which parameters weight_decay applies to: "matrices" (and kernels), or "all" (also biases, batch norm).
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.RealConfig(name="adam", lr=1e-3, schedule="linear").momentum
+        0.9
     """
 
     name: Literal["sgd", "adam"] = "sgd"
@@ -150,6 +177,12 @@ class Config:
         evaluate_every: Epochs between two evaluations; the last epoch of a stage is always evaluated.
         sync_bn: Compute batch statistics over all devices (CUDA only).
         processes: Number of processes, one device each; batch statistics and the order of batches depend on it.
+
+    Examples:
+        >>> from zerocross import train
+        >>> config = train.Config(optimizer={"alpha": 1e-2}, stages=(train.Stage(epochs=5),))
+        >>> config.method, config.optimizer["gamma"], len(config.hash)
+        ('filter', 0.1, 16)
     """
 
     recipe: str = "custom"
@@ -229,12 +262,25 @@ class Config:
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """Convert a config to plain containers, ready for JSON."""
+    """Convert a config to plain containers, ready for JSON.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.to_dict(train.Config())["method"]
+        'filter'
+    """
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def from_dict(values: Mapping[str, Any]) -> Config:
-    """Create a config from the output of `to_dict`; raise ValueError on unknown keys."""
+    """Create a config from the output of `to_dict`; raise ValueError on unknown keys.
+
+    Examples:
+        >>> from zerocross import train
+        >>> config = train.Config(seed=3)
+        >>> train.from_dict(train.to_dict(config)) == config
+        True
+    """
     values = dict(values)
     for name, part in (("data", DataConfig), ("model", ModelConfig), ("task", TaskConfig), ("real", RealConfig)):
         if name in values:
@@ -264,8 +310,8 @@ def network_defaults(name: str) -> dict[str, Value]:
 def default_options(config: Config) -> dict[str, Value]:
     """Return the network's options before the config's own: the model's defaults, overridden by the method's."""
     defaults = network_defaults(config.model.name)
-    own = methods.get(config.method).model_options
-    return {**defaults, **{k: v for k, v in own.items() if k in defaults}}
+    overrides = methods.get(config.method).model_options
+    return {**defaults, **{k: v for k, v in overrides.items() if k in defaults}}
 
 
 def build_part(kind: Any, values: Mapping[str, Any], where: str) -> Any:

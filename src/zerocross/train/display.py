@@ -33,7 +33,7 @@ class Display:
         self._bar: Progress | None = None
         self._task: Any = None
         self._total = 0
-        self._began = self._said = time.monotonic()
+        self._started = self._said = time.monotonic()
         self._done_before = 0
         self._words = self._accuracy = ""
 
@@ -45,7 +45,7 @@ class Display:
         """Start showing a stage."""
         self.close()
         self._total = stage.epochs * updates_per_epoch
-        self._began, self._done_before = time.monotonic(), position.step
+        self._started, self._done_before = time.monotonic(), position.step
         if position.stage == 0 and self.config.precision == "bf16":
             self.say("precision: bfloat16 (parameters and filter state stay float32)")
         if len(self.config.stages) > 1:
@@ -95,7 +95,7 @@ class Display:
 
     def _left(self, done: int) -> str:
         progress = done - self._done_before
-        seconds = (time.monotonic() - self._began) / max(progress, 1) * (self._total - done)
+        seconds = (time.monotonic() - self._started) / max(progress, 1) * (self._total - done)
         minutes, seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

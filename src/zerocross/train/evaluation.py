@@ -27,6 +27,12 @@ def evaluate(
         batches: The batches of this rank.
         forward: Called instead of the model, e.g. a compiled version or one under autocast.
         total: Sums a tensor over all ranks.
+
+    Examples:
+        >>> from zerocross import data, train, zoo
+        >>> scores = train.evaluate(zoo.model("digits"), data.load("digits").eval_batches(256))
+        >>> round(scores["top1"], 1), scores["count"]
+        (99.7, 359.0)
     """
     check(model)
     was_training = model.training
@@ -59,6 +65,12 @@ def recalibrate_batch_norm(model: nn.Module, batches: BatchStream, count: int) -
     """Re-estimate batch-norm statistics in place, as plain means over `count` batches; return how many were used.
 
     Running statistics average over recent steps, in which signs still flipped, so they lag behind the final network.
+
+    Examples:
+        >>> from zerocross import data, train, zoo
+        >>> model = zoo.model("digits")
+        >>> train.recalibrate_batch_norm(model, data.load("digits").train_batches(64, seed=0), 10)
+        10
     """
     if count < 1:
         raise ValueError(f"count is {count}; re-estimating batch norm needs at least 1 batch")

@@ -24,6 +24,11 @@ class Placement:
         nodes: Number of machines.
         accelerator: "auto", "cpu" or "cuda".
         tensorboard: Write TensorBoard event files.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.Placement(devices=2, nodes=4).processes
+        8
     """
 
     data_dir: str | None = None
@@ -68,12 +73,35 @@ def holds_run(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> Config:
-    """Read the config of a run folder."""
+    """Read the config of a run folder.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "config.json").write_text(json.dumps(train.to_dict(train.Config(seed=3))))
+        ...     print(train.read_config(Path(folder)).seed)
+        ...
+        3
+    """
     return from_dict(read_json(folder, "config.json"))
 
 
 def read_placement(folder: Path) -> Placement:
-    """Read the placement of a run folder."""
+    """Read the placement of a run folder.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "place.json").write_text('{"devices": 2}')
+        ...     print(train.read_placement(Path(folder)).processes)
+        ...
+        2
+    """
     return build_part(Placement, read_json(folder, "place.json"), "place.json: ")
 
 

@@ -18,10 +18,16 @@ class Inputs:
     """The properties of a dataset that a trained network needs.
 
     Args:
-        input_size: Of one sample.
+        input_size: Size of one sample.
         class_names: One per class.
         preprocessing: How a file becomes an input, as zerocross.runtime.preprocess.Preprocessing.from_json reads it.
         source: A description of the data.
+
+    Examples:
+        >>> from zerocross import train
+        >>> preprocessing = {"kind": "image", "mean": [0.5], "std": [0.5]}
+        >>> train.Inputs((1, 8, 8), ("cat", "dog"), preprocessing, source="photographs").num_classes
+        2
     """
 
     input_size: tuple[int, ...]
@@ -58,7 +64,17 @@ def write_inputs(folder: Path, inputs: Inputs) -> None:
 
 
 def read_inputs(folder: Path) -> Inputs | None:
-    """Read inputs.json of a run folder; None if it does not exist, as in folders of older versions."""
+    """Read inputs.json of a run folder; None if it does not exist, as in folders of older versions.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     print(train.read_inputs(Path(folder)))
+        ...
+        None
+    """
     if not (folder / NAME).exists():
         return None
     values = read_json(folder, NAME)

@@ -23,6 +23,7 @@ from zerocross.checks import check_choice
 from zerocross.data.dataset import Dataset
 from zerocross.memory import keep_freed_memory
 from zerocross.nn import check as check_binary
+from zerocross.nn import start_epoch, start_from_batch
 from zerocross.optim import HybridOptimizer, NonFiniteError, ff_ratio
 from zerocross.train import checkpoint
 from zerocross.train.build import StageSetup, build_model, prepare
@@ -55,7 +56,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics."""
+    """Result of a run: the network, its last evaluation (never the best one), and the recorded metrics.
+
+    Examples:
+        >>> from zerocross import data, train
+        >>> fitted = train.fit(train.Config(stages=(train.Stage(epochs=1),)), data.load("digits"), show=False)
+        >>> sorted(fitted.scores), type(fitted.model).__name__
+        (['count', 'epoch', 'kind', 'loss', 'stage', 'top1', 'top5', 'update'], 'BiRealNet')
+    """
 
     model: nn.Module
     scores: dict[str, float]
@@ -88,6 +96,13 @@ def fit(
         show: Show progress on the terminal.
         tensorboard: Also write TensorBoard event files.
         on_epoch: Called after each evaluation with (epochs completed, scores); an exception it raises ends the run.
+
+    Examples:
+        >>> from zerocross import data, train
+        >>> config = train.Config(stages=(train.Stage(epochs=2),), optimizer={"alpha": 1e-2})
+        >>> fitted = train.fit(config, data.load("digits"), show=False)
+        >>> fitted.scores["top1"] > 80
+        True
     """
     if model is not None and config.stages[1:]:
         raise ValueError("model= works with a single stage only: further stages build their network from config.model")
@@ -182,10 +197,14 @@ def _train_epoch(run: Run, setup: StageSetup) -> None:
     clock, images = time.perf_counter(), 0
     loss: Tensor | float = 0.0
     setup.fabric_model.train()
+    if position.batch == 0:
+        start_epoch(parts.network)
     for x, y in parts.train.epoch(number, start=position.batch):
         if position.batch >= parts.updates_per_epoch * config.accumulate:
             break  # too few micro-batches left for another update
         if position.batch % config.accumulate == 0:
+            if position.step == 0:
+                start_from_batch(parts.network, x)
             loss = 0.0
             parts.schedules.apply(parts.optimizer, position.step)
             on_step(parts.network, position.step, total)
@@ -319,7 +338,13 @@ def _in_slurm() -> bool:
 
 
 def make_fabric(config: Config, devices: int = 1, accelerator: str = "auto", nodes: int = 1) -> Fabric:
-    """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process."""
+    """Create the Lightning Fabric of a run: devices, precision, and DDP if there is more than one process.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.make_fabric(train.Config(), accelerator="cpu").world_size
+        1
+    """
     accelerator = {"gpu": "cuda"}.get(accelerator, accelerator)  # Lightning's name for it
     check_choice("accelerator", accelerator, ("auto", "cpu", "cuda"))
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed"}[settled(config, accelerator).precision]

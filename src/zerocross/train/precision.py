@@ -18,8 +18,14 @@ def best(device: str) -> Literal["32", "bf16"]:
     """
     if device == "cuda":
         return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False) else "32"
+    return "bf16" if _cpu_has_bf16() else "32"
+
+
+def _cpu_has_bf16() -> bool:
+    if not hasattr(torch.cpu, "get_capabilities"):  # an older torch
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     able = torch.cpu.get_capabilities()
-    return "bf16" if able.get("avx512_bf16") or able.get("amx_bf16") else "32"
+    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
 
 
 def settled(config: Config, accelerator: str = "auto") -> Config:

@@ -17,15 +17,33 @@ RENDEZVOUS_SECONDS = 60.0  # how long a process waits for rank 0 to open its por
 
 
 class RunError(RuntimeError):
-    """A run failed for a reason that its user can fix; the message says how."""
+    """A run failed for a reason that its user can fix; the message says how.
+
+    Examples:
+        >>> from zerocross import train
+        >>> issubclass(train.LostPeerError, train.RunError)
+        True
+    """
 
 
 class LostPeerError(RunError):
-    """Another process of the run has exited, and this one cannot continue without it."""
+    """Another process of the run has exited, and this one cannot continue without it.
+
+    Examples:
+        >>> from zerocross import train
+        >>> issubclass(train.RendezvousError, train.LostPeerError)
+        True
+    """
 
 
 class RendezvousError(LostPeerError):
-    """Rank 0 cannot be reached: it has exited or not started. Every other process reports this itself."""
+    """Rank 0 cannot be reached: it has exited or not started. Every other process reports this itself.
+
+    Examples:
+        >>> from zerocross import train
+        >>> issubclass(train.RendezvousError, train.RunError)
+        True
+    """
 
 
 def launch(fabric: Fabric) -> None:

@@ -21,6 +21,11 @@ class Recipe:
         config: The config.
         stated: Dotted fields whose values the paper states.
         assumed: Dotted fields that the paper leaves open, each with the reason for the value here.
+
+    Examples:
+        >>> from zerocross import train
+        >>> "batch_size" in train.RECIPES["digits"].assumed
+        True
     """
 
     summary: str
@@ -208,6 +213,13 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         for recipe in (_DIGITS, _MNIST, _FASHION, _CIFAR10, _AUDIO, _HAPT, _ECG5000, _IMDB, _IMAGENET)
     }
 )
+"""Name -> recipe, as `zerocross train NAME` takes it.
+
+Examples:
+    >>> from zerocross import train
+    >>> train.RECIPES["digits"].config.optimizer["alpha"]
+    0.003
+"""
 
 
 def get(name: str) -> Recipe:

@@ -28,7 +28,7 @@ class Record:
     ) -> None:
         seen = seen or {"bytes": 0, "seconds": 0.0, "updates": 0}
         self.lines: list[dict[str, Any]] = []
-        self._began = time.monotonic() - seen["seconds"]
+        self._started = time.monotonic() - seen["seconds"]
         self._file = None
         self._events: Any = None
         if folder is None:
@@ -45,7 +45,7 @@ class Record:
     @property
     def seconds(self) -> float:
         """Duration of the run so far, including the time before it was resumed."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self._started
 
     def seen(self, updates: int) -> dict[str, Any]:
         """Return the state of the record after `updates` updates, for a checkpoint."""

@@ -30,7 +30,19 @@ from zerocross.train.task import load_teacher, read_weights
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished run: its folder, the contents of result.json, and the network if it was trained just now."""
+    """A finished run: its folder, the contents of result.json, and the network if it was trained just now.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...
+        >>> finished.result["evaluated_on"], sorted(finished.result["final"])
+        ('test', ['loss', 'top1', 'top5'])
+    """
 
     folder: Path
     result: dict[str, Any]
@@ -38,7 +50,19 @@ class Finished:
 
 
 def begin(config: Config, folder: Path, place: Placement | None = None, *, show: bool = True) -> Finished:
-    """Start a run in a new folder; check everything that can be checked before the folder is created."""
+    """Start a run in a new folder; check everything that can be checked before the folder is created.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     config = train.Config(stages=(train.Stage(epochs=1),))
+        ...     finished = train.begin(config, Path(folder) / "run", show=False)
+        ...     sorted(path.name for path in finished.folder.iterdir() if path.is_file())[-3:]
+        ...
+        ['model.safetensors', 'place.json', 'result.json']
+    """
     place = place or Placement()
     _refuse_run(folder)
     config = resolved(settled(dataclasses.replace(config, processes=place.processes), place.accelerator))
@@ -67,6 +91,18 @@ def resume(folder: Path, *, data_dir: str | None = None, show: bool = True) -> F
         folder: The run folder.
         data_dir: The folder of the datasets, if it has moved.
         show: Whether to show progress on the terminal.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     run = Path(folder) / "run"
+        ...     first = train.begin(train.Config(stages=(train.Stage(epochs=1),)), run, show=False)
+        ...     again = train.resume(run, show=False)  # it was finished: nothing is trained
+        ...
+        >>> again.result["final"] == first.result["final"]
+        True
     """
     config, place = read_config(folder), read_placement(folder)
     if (folder / "result.json").exists():
@@ -150,7 +186,13 @@ def _result(config: Config, dataset: Dataset, fitted: Fitted, fabric: Fabric) ->
 
 
 def load_data(config: Config, place: Placement) -> Dataset:
-    """Load the dataset of a run."""
+    """Load the dataset of a run.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.load_data(train.Config(), train.Placement()).name
+        'digits'
+    """
     return data.load(config.data.name, place.data_dir, validate=config.data.validate, **dict(config.data.options))
 
 
@@ -158,6 +200,18 @@ def load_inputs(folder: Path, place: Placement | None = None) -> Inputs:
     """Return the inputs and classes of a run's network; reads the dataset only if the folder has no inputs.json.
 
     Folders of finished runs of older versions have none.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     run = Path(folder) / "run"
+        ...     finished = train.begin(train.Config(stages=(train.Stage(epochs=1),)), run, show=False)
+        ...     inputs = train.load_inputs(run)
+        ...
+        >>> inputs.input_size, inputs.num_classes
+        ((1, 8, 8), 10)
     """
     inputs = read_inputs(folder)
     return inputs or inputs_of(load_data(read_config(folder), place or read_placement(folder)))
@@ -174,7 +228,20 @@ def save_weights(model: nn.Module, path: Path) -> None:
 def load_model(
     folder: Path, place: Placement | None = None, dataset: Dataset | Inputs | None = None
 ) -> tuple[nn.Module, str]:
-    """Load the network of a run; also return which weights it has: the final ones, or those of the last checkpoint."""
+    """Load the network of a run; also return which weights it has: the final ones, or those of the last checkpoint.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     run = Path(folder) / "run"
+        ...     finished = train.begin(train.Config(stages=(train.Stage(epochs=1),)), run, show=False)
+        ...     model, which = train.load_model(run)
+        ...
+        >>> which
+        'final weights'
+    """
     config = read_config(folder)
     inputs = dataset or load_inputs(folder, place)
     final = folder / "model.safetensors"

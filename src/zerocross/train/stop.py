@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from typing_extensions import Self
 
 from zerocross.train.checkpoint import Position
 
@@ -21,6 +22,13 @@ class Stopped(Exception):  # noqa: N818 - not an error
     Attributes:
         exit_code: 128 + the signal number: 130 for SIGINT, 143 for SIGTERM.
         saved: False if the data loader cannot resume within an epoch (DALI): the epoch is repeated.
+
+    Examples:
+        >>> import signal
+        >>> from zerocross import train
+        >>> stopped = train.Stopped(signal.SIGTERM, updates=120, saved=True)
+        >>> stopped.exit_code, stopped.saved
+        (143, True)
     """
 
     def __init__(self, number: int, updates: int, *, saved: bool) -> None:

@@ -118,7 +118,20 @@ def _from_function(name: str, weights: str | None) -> nn.Module:
 
 
 def trained_run(folder: Path) -> str:
-    """Return a finished run in the form that `Stage.init_from` takes: FOLDER#DIGEST, with a digest of its weights."""
+    """Return a finished run in the form that `Stage.init_from` takes: FOLDER#DIGEST, with a digest of its weights.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import train
+        >>> with TemporaryDirectory() as folder:
+        ...     run = Path(folder) / "run"
+        ...     finished = train.begin(train.Config(stages=(train.Stage(epochs=1),)), run, show=False)
+        ...     stage = train.Stage(epochs=1, init_from=train.trained_run(run))
+        ...
+        >>> len(stage.init_from.rpartition("#")[2])
+        16
+    """
     return f"{folder}#{_digest(_final_weights(folder))}"
 
 

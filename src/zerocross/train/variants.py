@@ -29,6 +29,11 @@ def with_method(config: Config, name: str) -> Config:
     A method that prescribes settings of the real parameters or a warm-up overrides those of the config. The batch size
     is kept, so that methods are compared at equal batch size and budget; see with_network. If the config already uses
     this method, it is returned unchanged.
+
+    Examples:
+        >>> from zerocross import train
+        >>> train.with_method(train.RECIPES["digits"].config, "bop").optimizer["tau"]
+        1e-08
     """
     name = methods.current_name(name)
     if name == config.method:

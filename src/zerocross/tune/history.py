@@ -25,6 +25,13 @@ class Outcome:
         pruned: True if the trial was pruned.
         seconds: Duration of the trial.
         sampler_seconds: The sampler's share of it.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
+        >>> outcome = tune.search(lambda settings, report: settings["x"], space, trials=1, sampler="random").best
+        >>> outcome.number, outcome.pruned, outcome.value == outcome.settings["x"]
+        (0, False, True)
     """
 
     number: int
@@ -43,6 +50,13 @@ class History:
         outcomes: In order of completion.
         failed: Number of trials without a result, whose last attempt failed.
         open: Number of trials that are waiting or running.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
+        >>> history = tune.search(lambda settings, report: settings["x"], space, trials=3, sampler="random")
+        >>> history.best.value == max(history.best_so_far()), history.failed
+        (True, 0)
     """
 
     outcomes: tuple[Outcome, ...]
@@ -80,8 +94,8 @@ def read(study: optuna.Study) -> History:
 
 def importance(study: optuna.Study) -> dict[str, float]:
     """Each parameter's share of the variance of the value (functional ANOVA); empty if there are too few trials."""
-    whole = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if len(whole) < ENOUGH or len({trial.value for trial in whole}) < 2:
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(complete) < ENOUGH or len({trial.value for trial in complete}) < 2:
         return {}
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     shares = optuna.importance.get_param_importances(study, evaluator=evaluator)

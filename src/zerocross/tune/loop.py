@@ -17,7 +17,31 @@ from zerocross.tune.storage import in_memory, patiently
 from zerocross.tune.study import Study, StudyPlan, begin_or_join, quietly
 
 Report = Callable[[int, float], None]
+"""The type of `report`: called with a step and an intermediate value.
+
+Examples:
+    >>> from zerocross import tune
+    >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
+    >>> def objective(settings, report: tune.Report):
+    ...     report(1, 0.5)
+    ...     return 1.0
+    ...
+    >>> tune.search(objective, space, trials=1, sampler="random").best.value
+    1.0
+"""
 Objective = Callable[[Settings, Report], float]
+"""The type of an objective: (settings, report) -> a number to maximize.
+
+Examples:
+    >>> from zerocross import tune
+    >>> def objective(settings, report):
+    ...     report(1, settings["x"] / 2)  # an intermediate value, for pruning
+    ...     return settings["x"]
+    ...
+    >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
+    >>> len(tune.search(objective, space, trials=2, sampler="random").outcomes)
+    2
+"""
 _POLL = 1.0  # seconds between polls of a study whose last trials run elsewhere
 
 
@@ -40,6 +64,13 @@ def search(
         sampler: "botorch", "gp", "tpe" or "random".
         seed: Seed of the sampler; the same seed and objective give the same history.
         prune: Prune trials that are worse than the median of the others at the same step.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> space = tune.SearchSpace((tune.Parameter("x", 1e-3, 1e3, log=True),))
+        >>> history = tune.search(lambda settings, report: -abs(settings["x"] - 1), space, trials=12, sampler="tpe")
+        >>> len(history.outcomes)
+        12
     """
     study = begin_or_join(in_memory(), "search", StudyPlan(space, sampler, seed, prune))
     extend(study, trials)
@@ -48,7 +79,16 @@ def search(
 
 
 def extend(study: Study, trials: int) -> None:
-    """Add trials to a study until it has at least this many."""
+    """Add trials to a study until it has at least this many.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> plan = tune.StudyPlan(tune.SPACES["filter"], sampler="random")
+        >>> study = tune.begin_or_join(tune.in_memory(), "mine", plan)
+        >>> tune.extend(study, trials=3)
+        >>> len(study.load().trials)
+        3
+    """
     if trials < 1:
         raise ValueError(f"trials is {trials}; it must be at least 1")
     queue.extend(study.load(), trials)
@@ -61,6 +101,15 @@ def work(study: Study, objective: Objective, on_outcome: Callable[[Outcome], Non
         study: A study with trials (see extend).
         objective: See search().
         on_outcome: Called with each result produced by this process.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> space = tune.SearchSpace((tune.Parameter("x", 0.0, 1.0),))
+        >>> study = tune.begin_or_join(tune.in_memory(), "mine", tune.StudyPlan(space, sampler="random"))
+        >>> tune.extend(study, trials=2)
+        >>> tune.work(study, lambda settings, report: settings["x"], on_outcome=lambda one: print(one.number))
+        0
+        1
     """
     while True:
         claimed, finished = patiently(lambda: _next(study))

@@ -42,10 +42,10 @@ def draw(path: Path, history: History, space: SearchSpace, title: str, value: st
 
 def _draw_history(axis: Any, history: History) -> None:
     order = range(1, len(history.outcomes) + 1)
-    whole = [(x, one.value) for x, one in zip(order, history.outcomes, strict=True) if not one.pruned]
+    complete = [(x, one.value) for x, one in zip(order, history.outcomes, strict=True) if not one.pruned]
     pruned = [(x, one.value) for x, one in zip(order, history.outcomes, strict=True) if one.pruned]
     axis.step(order, history.best_so_far(), where="post", color=ORANGE, label="best so far")
-    axis.scatter(*zip(*whole, strict=True), s=16, color=BLUE, label="trial") if whole else None
+    axis.scatter(*zip(*complete, strict=True), s=16, color=BLUE, label="trial") if complete else None
     axis.scatter(*zip(*pruned, strict=True), s=16, color=GREY, marker="x", label="pruned") if pruned else None
     axis.set(xlabel="trial, in order of completion")
     axis.legend(frameon=False, fontsize="small")

@@ -14,6 +14,13 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 SAMPLERS = ("botorch", "gp", "tpe", "random")
+"""The names of samplers.
+
+Examples:
+    >>> from zerocross import tune
+    >>> tune.SAMPLERS
+    ('botorch', 'gp', 'tpe', 'random')
+"""
 STARTUP = 5  # random trials before the first model: a fifth of the paper's 25
 
 
@@ -65,11 +72,11 @@ class TimedSampler(BaseSampler):
         self.sampler.after_trial(study, trial, state, values)
 
     def _count(self, method: Callable[..., Any], *args: Any) -> Any:
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
             return method(*args)
         finally:
-            self.seconds += time.perf_counter() - began
+            self.seconds += time.perf_counter() - start
 
 
 def build(name: str, seed: int, number: int, *, pending: bool = False) -> BaseSampler:
@@ -83,15 +90,15 @@ def build(name: str, seed: int, number: int, *, pending: bool = False) -> BaseSa
             other samplers always do.
     """
     check(name)
-    own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) >> 1  # torch and numpy take 31 bits
+    trial_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) >> 1  # torch and numpy take 31 bits
     if name == "random":
-        return optuna.samplers.RandomSampler(seed=own)
+        return optuna.samplers.RandomSampler(seed=trial_seed)
     if name == "tpe":
-        return optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=own)
+        return optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=trial_seed)
     if name == "gp":
-        return optuna.samplers.GPSampler(n_startup_trials=STARTUP, seed=own)
+        return optuna.samplers.GPSampler(n_startup_trials=STARTUP, seed=trial_seed)
     botorch: Any = importlib.import_module("optuna_integration.botorch")
     acquisition = botorch.qlogei_candidates_func if pending else botorch.logei_candidates_func
     return botorch.BoTorchSampler(
-        n_startup_trials=STARTUP, seed=own, consider_running_trials=pending, candidates_func=acquisition
+        n_startup_trials=STARTUP, seed=trial_seed, consider_running_trials=pending, candidates_func=acquisition
     )

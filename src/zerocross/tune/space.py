@@ -25,6 +25,13 @@ class Parameter:
         high: Upper end, inclusive, above `low`.
         log: Search on a log scale (requires low > 0).
         choices: Instead of a range: at least two numbers, strings, booleans or None.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> print(tune.Parameter("alpha", 1e-5, 1e-1, log=True))
+        alpha 1e-05..0.1 log
+        >>> print(tune.Parameter("clip", choices=(None, 1.0)))
+        clip in {none, 1}
     """
 
     name: str
@@ -106,6 +113,12 @@ class SearchSpace:
     Args:
         parameters: At least one; their names differ.
         fixed: Settings that all trials share.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> space = tune.SearchSpace((tune.Parameter("alpha", 1e-5, 1e-1, log=True),), fixed={"gamma": 0.1})
+        >>> print(space)
+        alpha 1e-05..0.1 log, gamma=0.1
     """
 
     parameters: tuple[Parameter, ...]

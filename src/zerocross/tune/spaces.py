@@ -3,7 +3,7 @@
 The paper searches six settings of latent weights (its Table 1 without learning-rate decay) and two of the filter; it
 does not state the ranges. Those here span at least two decades around the values used in the literature, with the
 latent range of lr * weight_decay covering that of alpha. "latent" scales as published code does, with the gradient
-passed unscaled; "latent-magnitude-aware" multiplies the gradient by the scale, as Larq does. "flip" is the filter by
+passed unscaled; "latent-magnitude-aware" multiplies the gradient by the scale, as Larq does. "flip" is the filter with
 one number, its flip rate, at gamma = 0.1. "latent-narrow" has the ranges that an expert would choose, a decade or two
 around published recipes; "latent-wide" those of "latent", ten times wider at both ends.
 """
@@ -56,6 +56,13 @@ SPACES: Mapping[str, SearchSpace] = MappingProxyType(
         "latent-magnitude-aware": _latent("magnitude_aware"),
     }
 )
+"""Name -> search space, as `zerocross tune --space NAME` takes it.
+
+Examples:
+    >>> from zerocross import tune
+    >>> tune.SPACES["filter"].names
+    ['optimizer.alpha', 'optimizer.gamma']
+"""
 
 
 def get(name: str) -> SearchSpace:

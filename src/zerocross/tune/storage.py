@@ -34,6 +34,11 @@ class Storage:
         database: Optuna's handle.
         beat: Seconds between two heartbeats of a running trial; None: no heartbeats.
         grace: Seconds without a heartbeat after which a worker is presumed dead.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> isinstance(tune.in_memory(), tune.Storage)
+        True
     """
 
     database: BaseStorage
@@ -42,7 +47,13 @@ class Storage:
 
 
 def in_memory() -> Storage:
-    """Return a storage in the memory of this process."""
+    """Return a storage in the memory of this process.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> tune.begin_or_join(tune.in_memory(), "mine", tune.StudyPlan(tune.SPACES["filter"], sampler="tpe")).name
+        'mine'
+    """
     return Storage(optuna.storages.InMemoryStorage())
 
 
@@ -54,6 +65,17 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
         create: Create a SQLite file that does not exist.
         beat: Seconds between two heartbeats of a running trial.
         grace: Seconds without a heartbeat after which a worker is presumed dead; greater than `beat`.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from zerocross import tune
+        >>> plan = tune.StudyPlan(tune.SPACES["filter"], sampler="tpe")
+        >>> with TemporaryDirectory() as folder:
+        ...     storage = tune.connect(f"sqlite:///{Path(folder, 'tune.db')}")
+        ...     print(tune.begin_or_join(storage, "mine", plan).name)
+        ...
+        mine
     """
     parsed, named = _parse(url)
     if not 0 < beat < grace:
@@ -63,6 +85,8 @@ def connect(url: str, *, create: bool = True, beat: int = BEAT, grace: int = GRA
     sqlite = parsed.get_backend_name() == "sqlite"
     if sqlite:
         _check_file(parsed.database, named, create=create)
+    if parsed.drivername == "postgresql":  # psycopg is the default driver of SQLAlchemy 2.1, psycopg2 that of 2.0
+        url = url.replace("postgresql", "postgresql+psycopg", 1)
     options = {"connect_args": {"timeout": 60}} if sqlite else {"connect_args": {"connect_timeout": 10}}
     try:
         rdb = _open(url, options if sqlite else {**options, "pool_pre_ping": True}, beat, grace)

@@ -35,6 +35,11 @@ class StudyPlan:
         seed: Seed of the sampler, at least 0.
         prune: Prune trials that are worse than the median of the others at the same step.
         about: Data that the objective needs, as plain JSON; stored with the study for workers that join or resume it.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> tune.StudyPlan(tune.SPACES["filter"], sampler="tpe", seed=1).to_dict()["sampler"]
+        'tpe'
     """
 
     space: SearchSpace
@@ -55,7 +60,15 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class Study:
-    """A study as one process sees it; from begin(), join() or begin_or_join()."""
+    """A study as one process sees it; from begin(), join() or begin_or_join().
+
+    Examples:
+        >>> from zerocross import tune
+        >>> plan = tune.StudyPlan(tune.SPACES["filter"], sampler="tpe")
+        >>> study = tune.begin_or_join(tune.in_memory(), "mine", plan)
+        >>> study.name, study.plan.sampler
+        ('mine', 'tpe')
+    """
 
     storage: Storage
     name: str
@@ -70,7 +83,15 @@ class Study:
 
 
 def begin_or_join(storage: Storage, name: str, plan: StudyPlan) -> Study:
-    """Create a study, or join the existing one of that name; raise ValueError if it has another plan."""
+    """Create a study, or join the existing one of that name; raise ValueError if it has another plan.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> storage, plan = tune.in_memory(), tune.StudyPlan(tune.SPACES["filter"], sampler="tpe")
+        >>> first, second = (tune.begin_or_join(storage, "mine", plan) for _ in range(2))
+        >>> first.name == second.name
+        True
+    """
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"study {name!r}: use letters, digits, dots, dashes and underscores only, since files are named after it"
@@ -87,19 +108,27 @@ def begin_or_join(storage: Storage, name: str, plan: StudyPlan) -> Study:
 
 
 def join(storage: Storage, name: str) -> Study:
-    """Open an existing study."""
+    """Open an existing study.
+
+    Examples:
+        >>> from zerocross import tune
+        >>> storage = tune.in_memory()
+        >>> study = tune.begin_or_join(storage, "mine", tune.StudyPlan(tune.SPACES["filter"], sampler="tpe"))
+        >>> tune.join(storage, "mine").plan.sampler
+        'tpe'
+    """
     try:
-        found = optuna.load_study(study_name=name, storage=storage.database)
+        study = optuna.load_study(study_name=name, storage=storage.database)
     except KeyError:
         names = sorted(optuna.get_all_study_names(storage.database))
         known = f"it has {', '.join(names[:20])}" if names else "it has none yet"
         raise ValueError(f"study {name!r} does not exist in this storage; {known}") from None
     deadline = time.monotonic() + 10  # its creator writes the plan a moment later
-    while _PLAN not in found.user_attrs and time.monotonic() < deadline:
+    while _PLAN not in study.user_attrs and time.monotonic() < deadline:
         time.sleep(0.1)
-    if _PLAN not in found.user_attrs:
+    if _PLAN not in study.user_attrs:
         raise ValueError(f"study {name!r} was not created by zerocross (it has no plan); choose another name")
-    values = found.user_attrs[_PLAN]
+    values = study.user_attrs[_PLAN]
     return Study(storage, name, StudyPlan(**{**values, "space": from_dict(values["space"])}))
 
 

@@ -31,12 +31,24 @@ __all__ = ["Card", "card", "load", "located", "model", "names"]
 
 
 def names() -> list[str]:
-    """Return the names of all networks."""
+    """Return the names of all networks.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> "digits" in zoo.names()
+        True
+    """
     return sorted(path.stem for path in FILES.glob("*.json"))
 
 
 def card(name: str) -> Card:
-    """Return the card of a network: data, licence, training, accuracy, size and speed."""
+    """Return the card of a network: data, licence, training, accuracy, size and speed.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> round(zoo.card("digits").top1, 1)
+        99.7
+    """
     known = names()
     if name not in known:
         raise ValueError(f"the zoo has no network {name!r}; it has {', '.join(known)}{did_you_mean(name, known)}")
@@ -50,6 +62,12 @@ def load(name: str, threads: int = 1, **options: Any) -> Model:
         name: One of `names()`.
         threads: Number of threads per call.
         options: Other options of `zerocross.runtime.load`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from zerocross import zoo
+        >>> zoo.load("digits")(np.zeros((1, 1, 8, 8), np.float32)).shape
+        (1, 10)
     """
     with named():
         from zerocross import runtime
@@ -61,6 +79,12 @@ def model(name: str) -> nn.Module:
     """Return the PyTorch network with its trained weights, in evaluation mode.
 
     To fine-tune it: `train.fit(config, dataset, model=zoo.model(name))`.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> network = zoo.model("digits")
+        >>> type(network).__name__, network.training
+        ('BiRealNet', False)
     """
     with named():
         from zerocross.zoo.network import build
@@ -70,7 +94,13 @@ def model(name: str) -> nn.Module:
 
 
 def located(path: str | Path) -> Path:
-    """Return a path unchanged, or for "zoo:NAME" the path of the zoo's packed file after checking it."""
+    """Return a path unchanged, or for "zoo:NAME" the path of the zoo's packed file after checking it.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> zoo.located("zoo:digits").name, zoo.located("model.zcb").name
+        ('digits.zcb', 'model.zcb')
+    """
     text = str(path)
     return _packed(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(path)
 

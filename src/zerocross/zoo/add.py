@@ -45,7 +45,7 @@ TURNS, TURN_SECONDS = 20, 0.02
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """A finished run: config, result, inputs and trained network."""
 
     config: train.Config
@@ -54,14 +54,14 @@ class Trained:
     model: nn.Module
 
 
-def read_run(run: Path, place: train.Placement | None = None) -> Trained:
+def read_run(run: Path, place: train.Placement | None = None) -> TrainedRun:
     """Read a finished run and its network."""
     result = _result(run)
     config, inputs = train.read_config(run), train.load_inputs(run, place)
     model, which = train.load_model(run, place, inputs)
     if which != "final weights":
         raise ValueError(f"{run} has no final weights (model.safetensors): train it again")
-    return Trained(config, result, inputs, model.eval())
+    return TrainedRun(config, result, inputs, model.eval())
 
 
 def _result(run: Path) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _result(run: Path) -> dict[str, Any]:
     return read_json(run, "result.json")
 
 
-def pack_run(trained: Trained, real: str) -> Packed:
+def pack_run(trained: TrainedRun, real: str) -> Packed:
     """Return the packed network of a run."""
     inputs, config = trained.inputs, trained.config
     return pack(
@@ -205,7 +205,7 @@ def milliseconds(packed: runtime.Model) -> float:
     return round(1000 * min(medians), 4)
 
 
-def _card(trained: Trained, name: str, about: Callable[[Source], Source], licence: str, real: str) -> Card:
+def _card(trained: TrainedRun, name: str, about: Callable[[Source], Source], licence: str, real: str) -> Card:
     config, result, inputs = trained.config, trained.result, trained.inputs
     unknown = Source("{source}", "{source}", "not stated", "address not stated")
     source = about(SOURCES.get(config.data.name, unknown))

@@ -49,6 +49,12 @@ class Card:
         milliseconds: Time of one prediction: batch 1, one thread, without preprocessing.
         cpu: Processor on which the time was measured.
         made_with: Versions and date of training.
+
+    Examples:
+        >>> from zerocross import zoo
+        >>> card = zoo.card("digits")
+        >>> card.network, card.method, card.recipe
+        ('digits_net', 'filter', 'digits')
     """
 
     name: str

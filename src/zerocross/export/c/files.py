@@ -14,7 +14,7 @@ from zerocross.runtime.graph import Graph
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ObjectSizes:
     """Bytes of an object file by section, as reported by `size -A`.
 
     Attributes:
@@ -56,7 +56,7 @@ def make(graph: Graph, name: str, *, cc: str | None = None) -> Exported:
     return Exported(files, tuple(notes))
 
 
-def measure(model: CModel, cc: str) -> Sizes:
+def measure(model: CModel, cc: str) -> ObjectSizes:
     """Compile a network and measure its object file.
 
     Args:
@@ -82,7 +82,7 @@ def measure(model: CModel, cc: str) -> Sizes:
     }
     memory = sum(bytes_ for name, bytes_ in loaded.items() if name.startswith((".bss", ".data")))
     constants = loaded.get(".rodata", 0)
-    return Sizes(sum(loaded.values()) - constants - memory, constants, memory)
+    return ObjectSizes(sum(loaded.values()) - constants - memory, constants, memory)
 
 
 def _run(command: list[str]) -> str:

@@ -47,7 +47,7 @@ _HEAD = """\
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredValue:
     """A value that a step stores, as passed to the trace function.
 
     Attributes:
@@ -88,14 +88,15 @@ class CModel:
         self.kernels = frozenset(writer.kernels)
 
     def _steps(self, writer: CWriter) -> tuple[list[str], list[str]]:
-        functions, calls, taken = [], [], set()
+        functions, calls = [], []
+        used_names = {f"{self.name}_{each}" for each in ("predict", "trace", "normalise", "class_name")}
         for number, step in enumerate(self.program.steps):
             name = base = f"{self.name}_{identifier(step.node.output)}"
             count = 1
-            while name in taken | {f"{self.name}_{each}" for each in ("predict", "trace", "normalise", "class_name")}:
+            while name in used_names:
                 count += 1
                 name = f"{base}_{count}"
-            taken.add(name)
+            used_names.add(name)
             function, call = writer.function(number, step, name)
             functions.append(function)
             calls.append(call)
@@ -124,10 +125,10 @@ class CModel:
         return math.prod(self.program.output_size)
 
     @cached_property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredValue]:
         """The stored values, in the order in which `NAME_trace` is called."""
         return [
-            Stored(number, buffer.value, buffer.kind, buffer.size)
+            StoredValue(number, buffer.value, buffer.kind, buffer.size)
             for number, step in enumerate(self.program.steps)
             for buffer in step.writes()
         ]

@@ -70,8 +70,8 @@ class Members:
         """Return the name if it is free, or a similar name that is."""
         base, count = identifier(wanted), 1
         name = base if base[0].isalpha() else f"n{base}"
-        taken = {member.name for member in self.members}
-        while (result := name if count == 1 else f"{name}_{count}") in taken:
+        used_names = {member.name for member in self.members}
+        while (result := name if count == 1 else f"{name}_{count}") in used_names:
             count += 1
         return result
 

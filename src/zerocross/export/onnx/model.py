@@ -25,7 +25,7 @@ def to_onnx(graph: Graph, *, bipolar: bool = False, batch: int | str = "N") -> M
     """
     graph = check(graph)
     values = infer(graph)
-    writer = OnnxWriter(bipolar=bipolar, taken=list(values))
+    writer = OnnxWriter(bipolar=bipolar, used_names=list(values))
     for node in graph.nodes[1:]:
         OPERATORS[node.op](OnnxNode(graph, node, values, writer))
     output = graph.output

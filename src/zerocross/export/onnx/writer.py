@@ -16,23 +16,23 @@ class OnnxWriter:
 
     Args:
         bipolar: Write signs and binary weights as QONNX's BipolarQuant.
-        taken: Names of values, which must not be used for anything else.
+        used_names: Names of values, which must not be used for anything else.
     """
 
-    def __init__(self, *, bipolar: bool, taken: Sequence[str]) -> None:
+    def __init__(self, *, bipolar: bool, used_names: Sequence[str]) -> None:
         self.bipolar = bipolar
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
-        self._taken = set(taken)
+        self._used_names = set(used_names)
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def name(self, base: str) -> str:
         """Return an unused name, derived from the given one."""
         name, count = base, 1
-        while name in self._taken:
+        while name in self._used_names:
             count += 1
             name = f"{base}_{count}"
-        self._taken.add(name)
+        self._used_names.add(name)
         return name
 
     def constant(self, base: str, array: Any, dtype: Any = np.float32) -> str:
