@@ -1,7 +1,7 @@
 """Winograd's method in one dimension for convolutions with seven taps and stride 2: the first layer of a ResNet.
 
 The even and the odd pixels of a line are two convolutions with stride 1, of four and of three taps. Four outputs take
-7 and 6 products per channel and line of taps instead of 28 (Cook and Toom's algorithm): inputs and weights are evaluated
+7 and 6 products per channel and line of taps instead of 28 (the Cook-Toom algorithm): inputs and weights are evaluated
 as polynomials at a few points, products are summed point by point, and the outputs are linear combinations of the sums.
 Both convolutions use the same points, except for one, so they share the sums. The sums are shorter than those of a
 plain convolution, so the rounding error hardly grows: its root mean square is 5e-7 of the outputs', and 2e-7 in the
