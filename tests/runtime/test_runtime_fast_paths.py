@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_rows_of_bits_by_parities_of_lines(channels: int, kernel: tuple[int, int
 
 
 @pytest.mark.parametrize("how", [{"dilation": (1, 2)}, {"dilation": (2, 1)}, {"groups": 2}])
-def test_other_rows_of_bits_are_gathered_word_by_word(how: dict[str, object]):
+def test_other_rows_of_bits_are_gathered_word_by_word(how: dict[str, Any]):
     b = Builder(64, 11, 13)
     output = b.conv(b.sign("x"), 20, (3, 3), padding=(1, 1), **how)
     model, x = Model(b.graph(output)), b.batch(3)
@@ -125,7 +127,7 @@ def test_weights_at_the_points_are_values_of_polynomials():
 def test_windows_next_to_the_border(op: str, width: int, window: tuple[tuple[int, int], ...]):
     b = Builder(20, 9, width)
     kernel, stride, padding = window
-    more = {"dilation": (1, 1)} if op == "max_pool2d" else {"count_include_pad": False}
+    more: dict[str, Any] = {"dilation": (1, 1)} if op == "max_pool2d" else {"count_include_pad": False}
     output = b.add(op, b.affine("x"), kernel=kernel, stride=stride, padding=padding, ceil_mode=False, **more)
     graph, x = b.graph(output), b.batch(3)
     np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[output])
