@@ -30,7 +30,7 @@ def command(
     """
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
-    from zerocross.bench.state import TASKS, compare
+    from zerocross.suite.state_dtype import TASKS, compare
     from zerocross.files import write_json
     from zerocross.provenance import provenance
 

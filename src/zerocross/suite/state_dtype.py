@@ -91,7 +91,8 @@ def _with_state(parts: StageParts, dtype: torch.dtype | None) -> HybridOptimizer
     """Return the optimizer of a stage with the filter replaced by one with this state."""
     built = parts.optimizer
     if not isinstance(built, HybridOptimizer) or not isinstance(built.binary, GradientFilter):
-        raise TypeError(f"{type(built).__name__}: only the filter is compared here")
+        name = type(getattr(built, "binary", built)).__name__
+        raise TypeError(f"{name} has no state_dtype: only the filter is compared")
     group = built.binary.param_groups[0]
     filt = _filter_like(group, group["params"], dtype)
     return HybridOptimizer(filt, built.real, parts.network)
