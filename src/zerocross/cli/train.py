@@ -125,7 +125,7 @@ def command(
     from zerocross.train.precision import settled
     from zerocross.train.variants import with_epochs, with_method, with_network
 
-    check_log(log or [])
+    check_log([*(log or []), *(["tensorboard"] if tensorboard else [])])
     config = recipes.get(recipe or "digits").config
     if epochs is not None:
         config = with_epochs(config, epochs)
