@@ -106,7 +106,7 @@ def all_rows(rank: int, mesh: DeviceMesh) -> dict[str, int]:
 
 
 def _sharded(full: Tensor, mesh: DeviceMesh, dim: int) -> Tensor:
-    return distribute_tensor(full.clone(), mesh, [Shard(dim)], src_data_rank=None)
+    return distribute_tensor(full.clone(), mesh, [Shard(dim)])
 
 
 def _differing(

@@ -34,9 +34,10 @@ def shard_like(full: Tensor, like: Any) -> Tensor:
     """Shard a tensor that every rank holds in full as another one is; communicates nothing."""
     if not is_sharded(like):
         return full
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(full.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    part = full.to(like.device)
+    for dim, (first, size) in enumerate(local_range(like)):
+        part = part.narrow(dim, first, size)
+    return wrap_like(part.contiguous(), like, tuple(full.shape))
 
 
 def wrap_like(part: Tensor, like: Any, shape: tuple[int, ...]) -> Tensor:
