@@ -100,7 +100,7 @@ def test_extras_contain_the_documented_packages() -> None:
     packages = {"lightning_fabric": "lightning-fabric", "sklearn": "scikit-learn", "PIL": "pillow",
                 "llvmlite": "numba", "gpytorch": "botorch", "optuna_integration": "optuna-integration",
                 "starlette": "fastapi", "prometheus_client": "prometheus-client",
-                "python_multipart": "python-multipart"}  # fmt: skip
+                "python_multipart": "python-multipart", "mlflow": "mlflow-skinny"}  # fmt: skip
     for extra, modules in _EXTRAS.items():
         assert {packages.get(module, module) for module in modules} <= brought(extra)
     assert "torch" not in brought("runtime")

@@ -13,6 +13,8 @@ _EXTRAS = {
     "report": ("plotly",),
     "export": ("onnx", "onnxruntime", "qonnx"),
     "tensorboard": ("tensorboard",),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow",),
     "serve": ("fastapi", "uvicorn", "starlette", "prometheus_client", "python_multipart"),
     "hub": ("huggingface_hub",),
 }

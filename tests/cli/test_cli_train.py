@@ -14,7 +14,7 @@ from rich.console import Console
 
 from forks import SMALL
 from zerocross import data, train
-from zerocross.cli import app
+from zerocross.cli import app, main
 from zerocross.cli.recipes import flat, source
 from zerocross.train.checkpoint import Position
 from zerocross.train.config import to_dict
@@ -234,8 +234,13 @@ def test_tensorboard_on_request(in_a_folder: Path) -> None:
 
 def test_missing_tensorboard_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    assert app.run(["train", *SMALL, "--epochs", "1", "--quiet", "--tensorboard", "--out", "run"]) == 2
-    assert "pip install 'zerocross[tensorboard]'" in capsys.readouterr().err
+    words = ["zerocross", "train", *SMALL, "--epochs", "1", "--quiet", "--tensorboard", "--out", "run"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("which is not installed: pip install 'zerocross[tensorboard]'")
 
 
 # ---- the live display

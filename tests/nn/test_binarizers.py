@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reference.binarizers import NAIVE, around_zero
@@ -48,6 +48,7 @@ def test_forward_and_gradients_equal_the_formula(name: str, progress: float) -> 
     st.integers(0, 2**31),
     st.floats(0, 1),
 )
+@example("siman", (1, 2, 1), 142, 0.0)  # a tie that rounding decides
 def test_weights_are_plus_or_minus_one_scale_per_filter(
     name: str, shape: tuple[int, int, int], seed: int, progress: float
 ) -> None:

@@ -28,6 +28,7 @@ def test_vmap_of_grad_equals_backward(surrogate: str, temperature: float | Tenso
         mapped = vmap(grad(loss))(x)
     whole = x.clone().requires_grad_()
     loss(whole).backward()
+    assert whole.grad is not None
     assert torch.equal(mapped, whole.grad)
     assert torch.equal(vmap(lambda sample: sign(sample, surrogate, temperature), in_dims=1, out_dims=1)(x), sign(x))
 
@@ -40,7 +41,7 @@ def test_per_sample_gradients_of_a_network_are_those_of_its_samples(weights: str
         BinaryLinear(48, 2, weights=weights),
     )  # fmt: skip
     x, y = torch.randn(6, 1, 8, 8), torch.tensor([0, 1, 1, 0, 1, 0])
-    params = dict(model.named_parameters())
+    params: dict[str, Tensor] = dict(model.named_parameters())
 
     def loss(params: dict[str, Tensor], sample: Tensor, target: Tensor) -> Tensor:
         return nn.functional.cross_entropy(functional_call(model, params, (sample[None],)), target[None])

@@ -40,7 +40,7 @@ def _network() -> nn.Sequential:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), BinaryLinear(8, 9), nn.Tanh(), BinaryLinear(9, 7), nn.Linear(7, 3))
     with torch.no_grad():
-        model[1].weight[::2] = 0  # signs to be drawn, the same in any shard
+        model.get_parameter("1.weight")[::2] = 0  # signs to be drawn, the same in any shard
     return model
 
 

@@ -69,7 +69,7 @@ def test_the_full_run_is_printed_and_stored(capsys: pytest.CaptureFixture[str], 
     assert "memory above the imports, x PyTorch's: 0.20, target at most 0.25: met" in text
     assert json.loads(Path("results/found.json").read_text())["claims"][0]["met"] is True
     assert run(["bench", "inference", "--out", "results/found.json"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_more_threads_than_processors_are_refused(capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,8 @@
-"""The kernels of particular shapes: taps read or gathered in other ways, Winograd's method, sums in place."""
+"""Kernels for particular shapes: taps that are read in place or gathered by lines, Winograd's method, sums in place."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,12 +33,12 @@ def test_rows_of_bits_by_parities_of_lines(channels: int, kernel: tuple[int, int
     b = Builder(channels, 11, 13, seed=channels)
     output = b.conv(b.sign("x"), 20, kernel, stride=stride, padding=(1, 0))
     model, x = Model(b.graph(output)), b.batch(3)
-    assert max(model.steps()["scan_line"]) > 0  # that way, indeed
+    assert max(model.steps()["scan_line"]) > 0  # this path was taken
     np.testing.assert_array_equal(model(x), interpret(model.graph, x)[output])
 
 
 @pytest.mark.parametrize("how", [{"dilation": (1, 2)}, {"dilation": (2, 1)}, {"groups": 2}])
-def test_other_rows_of_bits_are_gathered_word_by_word(how: dict[str, object]):
+def test_other_rows_of_bits_are_gathered_word_by_word(how: dict[str, Any]):
     b = Builder(64, 11, 13)
     output = b.conv(b.sign("x"), 20, (3, 3), padding=(1, 1), **how)
     model, x = Model(b.graph(output)), b.batch(3)
@@ -44,20 +46,20 @@ def test_other_rows_of_bits_are_gathered_word_by_word(how: dict[str, object]):
     np.testing.assert_array_equal(model(x), interpret(model.graph, x)[output])
 
 
-def test_images_of_a_batch_have_parities_of_their_own():
-    """Blocks of rows reach from one image into the next."""
+def test_images_of_a_batch_have_separate_parities():
+    """Blocks of rows extend from one image to the next."""
     b = Builder(32, 5, 3)
     output = b.conv(b.sign("x"), 16, (3, 3), padding=(1, 1))
     model, x = Model(b.graph(output)), b.batch(37)
     np.testing.assert_array_equal(model(x), interpret(model.graph, x)[output])
 
 
-# ---- real numbers, read where they stand ----------------------------------------------------------------------------
+# ---- real numbers, read in place -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("channels", [1, 3, 16, 19])
 @pytest.mark.parametrize("width", [8, 15, 16, 48])
-def test_real_taps_are_read_where_they_stand(channels: int, width: int):
+def test_real_taps_are_read_in_place(channels: int, width: int):
     b = Builder(channels, 6, width)
     output = b.conv("x", 33, (3, 5), binary=False, bias=True, padding=(1, 2))
     model, x = Model(b.graph(output)), b.batch(2)
@@ -79,13 +81,13 @@ def test_the_first_layer_of_a_resnet(height: int, width: int):
     b, graph = resnet_stem(height, width)
     model, x = Model(graph), b.batch(3)
     assert StepKind.WINOGRAD in kinds(model)
-    wanted = interpret(graph, x.astype(np.float64))[graph.output]
-    error = model(x) - wanted
-    assert np.sqrt((error**2).mean()) < 1e-6 * np.sqrt((wanted**2).mean())  # 2e-7 in the plain order of the products
-    assert np.abs(error).max() < 1e-5 * np.sqrt((wanted**2).mean())
+    expected = interpret(graph, x.astype(np.float64))[graph.output]
+    error = model(x) - expected
+    assert np.sqrt((error**2).mean()) < 1e-6 * np.sqrt((expected**2).mean())  # 2e-7 for a direct convolution
+    assert np.abs(error).max() < 1e-5 * np.sqrt((expected**2).mean())
 
 
-def test_what_is_not_such_a_layer_is_computed_plainly():
+def test_other_layers_do_not_use_winograd():
     cases = [resnet_stem(32, 30), resnet_stem(32, 32, 40), resnet_stem(32, 32, inner=True)]
     for b, graph in cases:
         model, x = Model(graph), b.batch(2)
@@ -93,7 +95,7 @@ def test_what_is_not_such_a_layer_is_computed_plainly():
         np.testing.assert_allclose(model(x), interpret(graph, x)[graph.output], rtol=1e-5, atol=1e-4)
 
 
-def test_it_depends_neither_on_batches_nor_on_threads():
+def test_results_depend_neither_on_batches_nor_on_threads():
     b, graph = resnet_stem(40, 48)
     x = b.batch(5)
     one = Model(graph)(x)
@@ -108,12 +110,12 @@ def test_it_depends_neither_on_batches_nor_on_threads():
 
 def test_weights_at_the_points_are_values_of_polynomials():
     weight = np.random.default_rng(0).standard_normal((2, 3, 7, 7))
-    found = transform_weights(weight)
-    assert [each.shape for each in found] == [(2, 7, 6)] * 6 + [(2, 7, 3)]
+    result = transform_weights(weight)
+    assert [each.shape for each in result] == [(2, 7, 6)] * 6 + [(2, 7, 3)]
     np.testing.assert_allclose(
-        found[0][:, :, 0], weight[:, 0, :, 0] / -2, rtol=1e-6
+        result[0][:, :, 0], weight[:, 0, :, 0] / -2, rtol=1e-6
     )  # at 0, even: 1/((-1)(1)(-2)(2)(-1/2))
-    np.testing.assert_allclose(found[5][:, :, 3], weight[:, 0, :, 5], rtol=1e-6)  # at infinity: the last tap
+    np.testing.assert_allclose(result[5][:, :, 3], weight[:, 0, :, 5], rtol=1e-6)  # at infinity: the last tap
 
 
 # ---- windows --------------------------------------------------------------------------------------------------------
@@ -122,10 +124,10 @@ def test_weights_at_the_points_are_values_of_polynomials():
 @pytest.mark.parametrize("op", ["max_pool2d", "avg_pool2d"])
 @pytest.mark.parametrize("width", [16, 17, 32, 40])
 @pytest.mark.parametrize("window", [((3, 3), (2, 2), (1, 1)), ((3, 3), (1, 1), (1, 1)), ((5, 4), (1, 2), (2, 2))])
-def test_windows_beside_those_that_stick_out(op: str, width: int, window: tuple[tuple[int, int], ...]):
+def test_windows_next_to_the_border(op: str, width: int, window: tuple[tuple[int, int], ...]):
     b = Builder(20, 9, width)
     kernel, stride, padding = window
-    more = {"dilation": (1, 1)} if op == "max_pool2d" else {"count_include_pad": False}
+    more: dict[str, Any] = {"dilation": (1, 1)} if op == "max_pool2d" else {"count_include_pad": False}
     output = b.add(op, b.affine("x"), kernel=kernel, stride=stride, padding=padding, ceil_mode=False, **more)
     graph, x = b.graph(output), b.batch(3)
     np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[output])
@@ -145,7 +147,7 @@ def test_a_maximum_keeps_nan_of_either_sign(negative: bool, place: tuple[int, in
     assert not np.isnan(np.delete(y, 5, axis=0)).any()
 
 
-# ---- sums in the place of what is added -----------------------------------------------------------------------------
+# ---- sums that overwrite the added value -----------------------------------------------------------------------------
 
 
 def shortcuts(count: int, *, used_again: bool = False) -> tuple[Builder, Graph]:
@@ -156,23 +158,23 @@ def shortcuts(count: int, *, used_again: bool = False) -> tuple[Builder, Graph]:
     return b, b.graph(b.add("add", x, first) if used_again else x)
 
 
-def real_places(graph: Graph) -> list[int]:
-    """Where the steps of a plan store float32."""
+def real_offsets(graph: Graph) -> list[int]:
+    """Return the offsets at which the steps of a plan store float32."""
     steps = assemble(make_plan(graph, 1 << 30).steps, 1).steps
     return [int(step["real"]) for step in steps if step["real"] >= 0]
 
 
-def test_a_sum_takes_the_place_of_a_shortcut_that_nobody_needs():
+def test_a_sum_overwrites_a_shortcut_that_is_not_used_again():
     b, graph = shortcuts(6)
     x = b.batch(3)
-    assert len(real_places(graph)) == 7
-    assert len(set(real_places(graph))) == 1
+    assert len(real_offsets(graph)) == 7
+    assert len(set(real_offsets(graph))) == 1
     np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[graph.output])
 
 
-def test_a_shortcut_that_is_needed_again_keeps_its_place():
+def test_a_shortcut_that_is_used_again_is_not_overwritten():
     b, graph = shortcuts(2, used_again=True)
     x = b.batch(3)
-    first, *others = real_places(graph)
+    first, *others = real_offsets(graph)
     assert first not in others[:2]
     np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[graph.output])

@@ -211,12 +211,12 @@ def test_tensorboard_events_on_request(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    record = Record(tmp_path, tensorboard=True)
+    record = Record(tmp_path, log=["tensorboard"])
     for update in range(4):
         record.write("train", update=update, loss=1.0 / (1 + update), ff_ratio=0.5)
     seen = {**record.seen(2), "bytes": 0}
     record.close()
-    again = Record(tmp_path, seen, tensorboard=True)
+    again = Record(tmp_path, seen, log=["tensorboard"])
     # Written again after a resume: it replaces the earlier entry.
     again.write("train", update=2, loss=0.25, ff_ratio=0.5)
     again.close()

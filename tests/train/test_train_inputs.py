@@ -94,8 +94,8 @@ def test_without_preprocess_the_inputs_are_arrays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("preprocess", "reason"),
     [
-        ({"resize": 8}, "give a dict with a kind"),
-        ("image", "give a dict with a kind"),
+        ({"resize": 8}, "it must be a dict with a kind"),
+        ("image", "it must be a dict with a kind"),
         ({"kind": "array", "mean": [0.0]}, "preprocess has mean: leave them out"),
         ({"kind": "array", "x": torch.zeros(1)}, "must contain only numbers, texts, lists and dicts"),
         ({"kind": "array", "x": float("nan")}, "must contain only numbers, texts, lists and dicts"),

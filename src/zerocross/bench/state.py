@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +14,32 @@ from torch.nn import functional as F
 from zerocross import data
 from zerocross.data.dataset import Dataset
 from zerocross.optim import GradientFilter, HybridOptimizer, ff_ratio
-from zerocross.suite import tasks
 from zerocross.train.build import StageParts, build_stage
 from zerocross.train.config import Config
 from zerocross.train.evaluation import evaluate
 
-# Task of the suite -> number of seeds.
-TASKS: Mapping[str, int] = {
-    "digits": 10, "audiomnist": 5, "ECG5000": 5, "ItalyPowerDemand": 5, "TwoPatterns": 5, "Wafer": 5,
-}  # fmt: skip
 DTYPES: Mapping[str, torch.dtype | None] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
 def compare(
-    seeds: Mapping[str, int] = TASKS,
+    configs: Mapping[str, Sequence[Config]],
     *,
     data_dir: Path | str | None = None,
-    epochs: int | None = None,
     say: Callable[[str], object] = str,
 ) -> dict[str, Any]:
     """Train each task with each state, same seeds; return accuracies, FF ratios and differing signs by task.
 
     Args:
-        seeds: Name of a task -> number of seeds.
+        configs: Name of a task -> its config with each seed.
         data_dir: The folder of the datasets.
-        epochs: Other than the tasks'.
         say: Called with progress messages.
     """
     results = {}
-    for name, count in seeds.items():
-        task = tasks.get(name)
-        dataset = data.load(task.data, data_dir, **dict(task.data_options))
+    for name, seeded in configs.items():
+        source = seeded[0].data
+        dataset = data.load(source.name, data_dir, validate=source.validate, **dict(source.options))
         runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in DTYPES}
-        for seed in range(count):
-            config = task.config(seed=seed, epochs=epochs)
+        for config in seeded:
             for kind in DTYPES:
                 runs[kind].append(train(config, dataset, kind))
         results[name] = _summary(runs)
@@ -91,7 +83,8 @@ def _with_state(parts: StageParts, dtype: torch.dtype | None) -> HybridOptimizer
     """Return the optimizer of a stage with the filter replaced by one with this state."""
     built = parts.optimizer
     if not isinstance(built, HybridOptimizer) or not isinstance(built.binary, GradientFilter):
-        raise TypeError(f"{type(built).__name__}: only the filter is compared here")
+        name = type(getattr(built, "binary", built)).__name__
+        raise TypeError(f"{name} has no state_dtype: only the filter is compared")
     group = built.binary.param_groups[0]
     filt = _filter_like(group, group["params"], dtype)
     return HybridOptimizer(filt, built.real, parts.network)

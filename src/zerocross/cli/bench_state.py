@@ -10,6 +10,8 @@ import typer
 
 from zerocross.cli.train import DATA_DIR
 
+_SEEDS = {"digits": 10, "audiomnist": 5, "ECG5000": 5, "ItalyPowerDemand": 5, "TwoPatterns": 5, "Wafer": 5}
+
 
 def command(
     task: Annotated[
@@ -30,13 +32,17 @@ def command(
     """
     if out is not None and out.exists() and not force:
         raise FileExistsError(f"{out} already exists: choose another file, or use --force to replace it")
-    from zerocross.bench.state import TASKS, compare
+    from zerocross.bench.state import compare
     from zerocross.files import write_json
     from zerocross.provenance import provenance
+    from zerocross.suite import tasks
 
-    names = task or list(TASKS)
-    counts = {name: seeds or TASKS.get(name, 5) for name in names}
-    results = compare(counts, data_dir=data_dir, epochs=epochs, say=lambda line: sys.stdout.write(f"{line}\n"))
+    counts = {name: seeds or _SEEDS.get(name, 5) for name in task or _SEEDS}
+    configs = {
+        name: [tasks.get(name).config(seed=seed, epochs=epochs) for seed in range(count)]
+        for name, count in counts.items()
+    }
+    results = compare(configs, data_dir=data_dir, say=lambda line: sys.stdout.write(f"{line}\n"))
     if out is not None:
         write_json(out, {"tasks": results, "provenance": provenance()})
         sys.stdout.write(f"Figures: {out}\n")

@@ -93,8 +93,12 @@ def command(
         Path | None, typer.Option(metavar="DIR", help="Also write the result to DIR/CONFIG-HASH.json.")
     ] = None,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", metavar="", help="Also write TensorBoard event files.")
+        bool, typer.Option("--tensorboard", metavar="", help="The same as --log tensorboard.")
     ] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHERE", help="Also log metrics to tensorboard, wandb or mlflow. Repeatable."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only the final result.")] = False,
 ) -> int:
     """Train a network from a recipe, or resume a run.
@@ -108,7 +112,7 @@ def command(
             "recipe": recipe, "--method": method, "--network": network, "--two-step": in_two_steps, "--set": set_,
             "--epochs": epochs, "--seed": seed, "--init-from": init_from, "--validate": validate, "--devices": devices,
             "--accelerator": accelerator, "--precision": precision, "--compile": compile_, "--sync-bn": sync_bn,
-            "--out": out, "--tensorboard": tensorboard,
+            "--out": out, "--tensorboard": tensorboard, "--log": log,
         }  # fmt: skip
         if refused := [name for name, value in given.items() if value]:
             raise ValueError(f"--resume continues a run with its own settings: remove {', '.join(refused)}")
@@ -117,9 +121,11 @@ def command(
 
     from zerocross import train
     from zerocross.train import assign, recipes
+    from zerocross.train.loggers import check_log
     from zerocross.train.precision import settled
     from zerocross.train.variants import with_epochs, with_method, with_network
 
+    check_log([*(log or []), *(["tensorboard"] if tensorboard else [])])
     config = recipes.get(recipe or "digits").config
     if epochs is not None:
         config = with_epochs(config, epochs)
@@ -142,7 +148,7 @@ def command(
     if results is not None and (taken := results / f"{config.hash}.json").exists():
         raise FileExistsError(f"{taken} already contains the result of this config; move it away, or remove --results")
     where = str(data_dir.resolve()) if data_dir else None
-    place = train.Placement(where, *started, accelerator or "auto", tensorboard)
+    place = train.Placement(where, *started, accelerator or "auto", tensorboard, log or [])
     return _report(folder, lambda: train.begin(config, folder, place, show=not quiet), results)
 
 

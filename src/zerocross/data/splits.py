@@ -42,7 +42,7 @@ def even_part(targets: Tensor, size: int, classes: int, seed: int = HOLD_OUT_SEE
     most = int(np.bincount(labels, minlength=classes).min()) * classes
     if not classes <= size <= most or size == len(labels) or size % classes:
         raise ValueError(
-            f"train_size is {size}; it must be a multiple of {classes} below the {len(labels):,} available samples, "
+            f"train_size is {size}; it must be a multiple of {classes} below the {len(labels):,} samples available, "
             f"and at most {most:,}, with the same number of each class"
         )
     rng = np.random.default_rng(seed)

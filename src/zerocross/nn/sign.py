@@ -57,7 +57,7 @@ def _reste(x: Tensor, temperature: Temperature) -> Tensor:
 
 
 def _rbnn(x: Tensor, temperature: Temperature) -> Tensor:
-    return (_gain(temperature) * temperature * (math.sqrt(2) - temperature * x.abs())).clamp_(min=0)
+    return (_gain(temperature) * temperature * (math.sqrt(2) - temperature * x.abs())).relu_()
 
 
 SURROGATES: dict[str, Callable[[Tensor, Temperature], Tensor]] = {
@@ -167,14 +167,14 @@ def sign(x: Tensor, surrogate: str = "polynomial", temperature: Temperature = 1.
     | `swish`      | t (2 - t x tanh(t x / 2)) / (1 + cosh(t x))                     | BNN+: starts at t = 5      |
     | `reste`      | abs(x)^(1/t - 1) / t inside [-1.5, 1.5], else 0; within 0.1 of  | ReSTE: t (its o) from 1    |
     |              | 0 the slope of the chord, 0.1^(1/t - 1)                         | to 3                       |
-    | `rbnn`       | max(1/t, 1) (sqrt(2) t - t^2 abs(x)), at least 0                | RBNN: t from 1e-2 to 10    |
+    | `rbnn`       | max(1/t, 1) (sqrt(2) t - t^2 abs(x)), at least 0                | RBNN: t from 1e-2 to 10,   |
+    |              |                                                                 | at least 1 for activations |
 
     Args:
         x: any floating-point tensor; its dtype and memory format are kept, and its NaNs.
         surrogate: a name of the table (`SURROGATES`).
         temperature: t > 0, the steepness of ``tanh``, ``ede``, ``swish``, ``reste`` and ``rbnn``; unused by the
-            others.
-            A 0-dim tensor where it changes from step to step.
+            others. A 0-dim tensor where it changes from step to step.
 
     Examples:
         >>> import torch

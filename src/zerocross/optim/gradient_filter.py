@@ -242,7 +242,8 @@ class GradientFilter(BinaryOptimizer):
             [[local(p) for p in params] for params in thetas],
             [[local(x) for x in tensors] for tensors in grads],
             [[words(self.state[p]["mg"]) for p in params] for params in thetas],
-            *map(list, zip(*factors, strict=True)),
+            [columns for columns, _ in factors],
+            [rows for _, rows in factors],
             alphas,
             gammas,
         )

@@ -41,7 +41,7 @@ class ConvGeometry:
 
     @property
     def in_lines(self) -> bool:
-        """Whether tiles of real products can read their input without gathering: each tile lies within a line."""
+        """True if tiles of real products can read their input without gathering: each tile lies within a line."""
         return self.runs_x == 1 and self.outputs[1] % ROWS == 0
 
     def fields(self, *, direct: bool) -> Fields:

@@ -86,7 +86,7 @@ class PlannedStep:
 
     @property
     def output(self) -> Buffer | None:
-        """The buffer that the step's float32 values are stored in, or None."""
+        """Buffer in which the step stores its float32 values, or None."""
         real = self.fields.get("real")
         return real.buffer if isinstance(real, BufferOffset) else None
 

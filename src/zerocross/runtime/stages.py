@@ -8,7 +8,7 @@ import numpy as np
 
 from zerocross.runtime.kernels.steps import EpilogueOp
 
-Stage = tuple[EpilogueOp, list[np.ndarray], Any, int]  # kind, parameters, offset and pitch of what is added
+Stage = tuple[EpilogueOp, list[np.ndarray], Any, int]  # kind, parameters, offset and pitch of the added value
 _MERGED = {
     (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
     (EpilogueOp.PRELU, EpilogueOp.AFFINE): EpilogueOp.PRELU_AFFINE,
@@ -23,6 +23,7 @@ def merge_stages(stages: list[Stage]) -> list[Stage]:
     for stage in stages:
         merged.append(stage)
         while len(merged) > 1 and (both := _MERGED.get((merged[-2][0], merged[-1][0]))) is not None:
-            (_, vectors, *place), (_, more, *other) = merged[-2:]
-            merged[-2:] = [(both, vectors + more, *(other if other[1] else place))]  # at most one adds a buffer
+            (_, vectors, offset, pitch), (_, more, other_offset, other_pitch) = merged[-2:]
+            added = (other_offset, other_pitch) if other_pitch else (offset, pitch)  # at most one of them adds a buffer
+            merged[-2:] = [(both, vectors + more, *added)]
     return merged

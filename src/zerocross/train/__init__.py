@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zerocross.train.evaluation import evaluate, recalibrate_batch_norm
     from zerocross.train.folder import Placement, read_config, read_placement
     from zerocross.train.inputs import Inputs, read_inputs
+    from zerocross.train.loggers import MetricLogger
     from zerocross.train.loop import Fitted, fit, make_fabric
     from zerocross.train.ranks import LostPeerError, RendezvousError, RunError
     from zerocross.train.recipes import RECIPES, Recipe
@@ -40,6 +41,7 @@ _HOME = {
     "evaluation": ("evaluate", "recalibrate_batch_norm"),
     "folder": ("Placement", "read_config", "read_placement"),
     "inputs": ("Inputs", "read_inputs"),
+    "loggers": ("MetricLogger",),
     "loop": ("Fitted", "fit", "make_fabric"),
     "ranks": ("LostPeerError", "RendezvousError", "RunError"),
     "recipes": ("RECIPES", "Recipe"),
@@ -57,6 +59,7 @@ __all__ = [
     "Fitted",
     "Inputs",
     "LostPeerError",
+    "MetricLogger",
     "ModelConfig",
     "RendezvousError",
     "Placement",

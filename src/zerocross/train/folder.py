@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,8 @@ class Placement:
         devices: Number of processes per machine, one device each.
         nodes: Number of machines.
         accelerator: "auto", "cpu" or "cuda".
-        tensorboard: Write TensorBoard event files.
+        tensorboard: Write TensorBoard event files; the same as "tensorboard" in `log`.
+        log: Names of loggers: "tensorboard", "wandb", "mlflow".
 
     Examples:
         >>> from zerocross import train
@@ -36,6 +37,7 @@ class Placement:
     nodes: int = 1
     accelerator: str = "auto"
     tensorboard: bool = False
+    log: Sequence[str] = ()
 
     @property
     def processes(self) -> int:

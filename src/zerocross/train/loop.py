@@ -6,7 +6,7 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from zerocross.train.display import Display
 from zerocross.train.evaluation import evaluate
 from zerocross.train.folder import alone
 from zerocross.train.inputs import inputs_of, write_inputs
+from zerocross.train.loggers import MetricLogger
 from zerocross.train.precision import settled
 from zerocross.train.ranks import RunError, from_rank_zero, launch
 from zerocross.train.record import Record
@@ -80,6 +81,7 @@ def fit(
     fabric: Fabric | None = None,
     show: bool = True,
     tensorboard: bool = False,
+    log: Sequence[str | MetricLogger] = (),
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Fitted:
     """Train a network according to `config`, evaluate it every epoch (or every few), and return it after the last one.
@@ -94,7 +96,9 @@ def fit(
             belong to the same config and data. Only one process (or one group of ranks) may use it at a time.
         fabric: Devices, precision and processes; one device by default.
         show: Show progress on the terminal.
-        tensorboard: Also write TensorBoard event files.
+        tensorboard: The same as "tensorboard" in `log`.
+        log: Where metrics go besides metrics.jsonl: "tensorboard", "wandb" or "mlflow", which write to the folder or as
+            their own settings say, or any object with log(metrics, step) and close(). Rank 0 logs.
         on_epoch: Called after each evaluation with (epochs completed, scores); an exception it raises ends the run.
 
     Examples:
@@ -118,7 +122,8 @@ def fit(
         closing.callback(display.close)
         state, data = _reopen(config, dataset, folder, fabric, display, closing)
         position = Position(**state["position"]) if state else Position()
-        record = Record(folder if main else None, state["record"] if state else None, tensorboard=tensorboard)
+        chosen = (*(["tensorboard"] if tensorboard and "tensorboard" not in log else []), *log)
+        record = Record(folder if main else None, state["record"] if state else None, log=chosen if main else ())
         closing.callback(record.close)
         record.lines = from_rank_zero(fabric, lambda: record.lines)
         run = Run(config, folder, fabric, position, record, display, closing.enter_context(Stop(fabric)), data)

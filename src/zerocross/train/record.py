@@ -1,12 +1,15 @@
-"""The record of a run: metrics line by line as JSON and, on request, as TensorBoard events."""
+"""The record of a run: metrics line by line as JSON, passed on to loggers."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from zerocross.train.loggers import MetricLogger, numbers, open_loggers
 
 
 class Record:
@@ -16,7 +19,7 @@ class Record:
         folder: The run folder; None keeps the metrics in memory only.
         seen: The state of the record in a checkpoint, from `Record.seen`. Later lines are dropped: a resumed run writes
             them again.
-        tensorboard: Also write TensorBoard event files to folder/tensorboard.
+        log: Names of loggers ("tensorboard", "wandb", "mlflow"), or loggers; see zerocross.train.loggers.
     """
 
     def __init__(
@@ -24,13 +27,13 @@ class Record:
         folder: Path | None,
         seen: dict[str, Any] | None = None,
         *,
-        tensorboard: bool = False,
+        log: Sequence[str | MetricLogger] = (),
     ) -> None:
         seen = seen or {"bytes": 0, "seconds": 0.0, "updates": 0}
         self.lines: list[dict[str, Any]] = []
         self._started = time.monotonic() - seen["seconds"]
         self._file = None
-        self._events: Any = None
+        self._loggers = open_loggers(log, folder, seen["updates"])
         if folder is None:
             return
         path = folder / "metrics.jsonl"
@@ -39,8 +42,6 @@ class Record:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
         self._file.truncate(min(seen["bytes"], self._file.tell()))
-        if tensorboard:
-            self._events = _event_writer(folder / "tensorboard", seen["updates"])
 
     @property
     def seconds(self) -> float:
@@ -59,21 +60,19 @@ class Record:
         if self._file is not None:
             self._file.write(f"{json.dumps(line)}\n".encode())
             self._file.flush()
-        if self._events is not None:
-            for name, value in values.items():
-                if isinstance(value, float):
-                    self._events.add_scalar(f"{kind}/{name}", value, values["update"])
+        for logger in self._loggers:
+            logger.log(numbers(kind, values), values["update"])
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Return all lines of one kind."""
         return [line for line in self.lines if line["kind"] == kind]
 
     def close(self) -> None:
-        """Close the files."""
+        """Close files and loggers."""
         if self._file is not None:
             self._file.close()
-        if self._events is not None:
-            self._events.close()
+        for logger in self._loggers:
+            logger.close()
 
 
 def parse_lines(text: bytes) -> list[dict[str, Any]]:
@@ -90,11 +89,3 @@ def parse_lines(text: bytes) -> list[dict[str, Any]]:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a metrics.jsonl file; an empty list if it does not exist yet."""
     return parse_lines(path.read_bytes()) if path.exists() else []
-
-
-def _event_writer(folder: Path, first: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError("--tensorboard requires TensorBoard: pip install 'zerocross[tensorboard]'") from None
-    return SummaryWriter(str(folder), purge_step=first)  # replace events that a resumed run writes again

@@ -148,7 +148,14 @@ def _carry_out(
 
             from_rank_zero(fabric, hold)
             fitted = fit(
-                config, dataset, teacher=teacher, folder=folder, fabric=fabric, show=show, tensorboard=place.tensorboard
+                config,
+                dataset,
+                teacher=teacher,
+                folder=folder,
+                fabric=fabric,
+                show=show,
+                tensorboard=place.tensorboard,
+                log=place.log,
             )
             result = _result(config, dataset, fitted, fabric)
             if fabric.is_global_zero:

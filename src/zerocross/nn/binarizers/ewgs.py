@@ -20,12 +20,16 @@ _LR_FACTOR = 1e-2  # their quantisers learn at 1e-5, the rest of the network at 
 class _RoundFunction(torch.autograd.Function):
     """Round [0, 1] to 0 or 1; the gradient g becomes g (1 + delta sign(g) (x - round(x)))."""
 
+    generate_vmap_rule = True  # torch.func: forward and backward are elementwise
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, delta: float) -> Tensor:
-        out = x.clamp(0, 0).add_(x >= 0.5)  # keeps NaN
-        ctx.delta = delta
-        ctx.save_for_backward(x - out)
-        return out
+    def forward(x: Tensor, delta: float) -> Tensor:  # noqa: ARG004
+        return x.clamp(0, 0).add_(x >= 0.5)  # keeps NaN
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        x, ctx.delta = inputs
+        ctx.save_for_backward(x - output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:

@@ -32,18 +32,23 @@ class SiMaN(nn.Module):
 
     def forward(self, w: Tensor) -> Tensor:
         """Return -1 and +1, times the learned scale per filter."""
-        balanced = centred(w)
-        size = (balanced * column((balanced.flatten(1).var(1) + _VARIANCE_FLOOR).rsqrt(), w)).abs()
+        size = _standardized_size(w)
         # Its sign is the binary weight, and its derivative by the magnitude is 1.
         return sign(size - size.detach() + _larger_half(size.detach()), "identity") * column(self.scale, w)
 
     def before_sign(self, w: Tensor) -> Tensor:
         """Return +1 for the larger half of each filter's magnitudes, else -1: at the border a difference would be 0."""
-        return _larger_half(centred(w).abs())
+        return _larger_half(_standardized_size(w))  # of the same numbers as forward: rounding decides ties
 
     def start(self, w: Tensor) -> dict[str, Tensor]:
         """Return the mean of abs(w) per filter."""
         return {"scale": w.detach().abs().flatten(1).mean(1)}
+
+
+def _standardized_size(w: Tensor) -> Tensor:
+    """The magnitude of w, each filter less its mean and divided by its standard deviation."""
+    balanced = centred(w)
+    return (balanced * column((balanced.flatten(1).var(1) + _VARIANCE_FLOOR).rsqrt(), w)).abs()
 
 
 def _larger_half(size: Tensor) -> Tensor:
