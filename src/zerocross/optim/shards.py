@@ -34,9 +34,8 @@ def shard_like(full: Tensor, like: Any) -> Tensor:
     """Shard a tensor that every rank holds in full as another one is; communicates nothing."""
     if not is_sharded(like):
         return full
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(full.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    here = tuple(slice(start, start + size) for start, size in local_range(like))
+    return wrap_like(full[here].contiguous().to(like.device), like, tuple(full.shape))
 
 
 def wrap_like(part: Tensor, like: Any, shape: tuple[int, ...]) -> Tensor:
