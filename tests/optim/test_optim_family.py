@@ -38,7 +38,7 @@ def family(filtered: np.ndarray, threshold: float) -> np.ndarray:
 
 
 def ema(x: np.ndarray, discount: float) -> np.ndarray:
-    return lfilter([discount], [1, discount - 1], x, axis=0)
+    return np.asarray(lfilter([discount], [1, discount - 1], x, axis=0))
 
 
 def test_the_filters_have_no_threshold() -> None:

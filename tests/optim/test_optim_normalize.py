@@ -26,7 +26,7 @@ def signs(gradients: Tensor, **how: Any) -> Tensor:
 
 
 def ema(values: np.ndarray, discount: float) -> np.ndarray:
-    return lfilter([discount], [1, discount - 1], values, axis=0)
+    return np.asarray(lfilter([discount], [1, discount - 1], values, axis=0))
 
 
 def running_rms(squares: np.ndarray, discount: float) -> np.ndarray:

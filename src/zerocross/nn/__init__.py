@@ -7,9 +7,10 @@ from zerocross.nn.average import AveragedModel
 from zerocross.nn.binarize import Binarized, BinarizedLayer, BinarizeReport, binarize
 from zerocross.nn.binarizers import BINARIZERS
 from zerocross.nn.check import NotBinaryError, check
-from zerocross.nn.layers import BinaryConv1d, BinaryConv2d, BinaryLinear, start_epoch, start_from_batch
+from zerocross.nn.layers import BinaryConv1d, BinaryConv2d, BinaryLinear
 from zerocross.nn.react import RPReLU, RSign
 from zerocross.nn.sign import SURROGATES, Sign, set_progress, sign
+from zerocross.nn.start import start_epoch, start_from_batch
 from zerocross.nn.summary import LayerSummary, Summary, summary
 
 __all__ = [
