@@ -115,9 +115,7 @@ def test_a_state_of_different_settings_is_refused_and_changes_nothing(saved: Any
         GradientFilter(others, flip_rate=0.01, **loading),
     )
     run(optimizer, params, range(2))
-    with pytest.raises(
-        ValueError, match="construct it with the control, normalize and state_dtype of the one"
-    ):
+    with pytest.raises(ValueError, match="construct it with the control, normalize and state_dtype of the one"):
         other.load_state_dict(optimizer.state_dict())
     assert other.param_groups[0]["lr"] == 0.01
     assert not other.state
