@@ -72,8 +72,9 @@ class WandbLogger:
         del first
         with named():
             import wandb
+        where = str(folder.resolve())  # a process of its own writes it, which may work in another folder
         self._run = wandb.init(
-            dir=str(folder), name=folder.name, id=_run_id(folder), resume="allow", settings=wandb.Settings(silent=True)
+            dir=where, name=folder.name, id=_run_id(folder), resume="allow", settings=wandb.Settings(silent=True)
         )
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
