@@ -354,7 +354,7 @@ def test_compiling_is_reported_once_and_damaged_code_is_compiled_again(tmp_path:
     code = without + LINEAR.format(cache=str(tmp_path / "new"))
     first = run_in_new_process(code)
     assert "said: compiling kernels for this processor" in first
-    assert f"and kept in {tmp_path / 'new'}" in first
+    assert f"and cached in {tmp_path / 'new'}" in first
     assert "said" not in run_in_new_process(code)
     (file,) = (tmp_path / "new").iterdir()
     file.write_bytes(file.read_bytes()[:-100])

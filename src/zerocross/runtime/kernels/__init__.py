@@ -1,1 +1,1 @@
-"""The compiled part: tiles in LLVM's vector language, steps made of them, and whole programs."""
+"""The compiled kernels: tiles in LLVM vector code, the steps built from them, and whole programs."""

@@ -1,4 +1,4 @@
-"""From Python to machine code, by Numba: the one function that runs whole programs."""
+"""Compile the function that runs whole programs, from Python to machine code, with Numba."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROCESSOR, _X, _Y = 8 * CallField.PROCESSOR, 8 * CallField.X, 8 * CallField.Y
 _AWAY, _READY, _CLAIMED, _WORKING = (int(duty) for duty in Duty)
 _PATIENT, _SERVE = int(Mode.PATIENT), int(Mode.SERVE)
 _FOREVER = 1 << 62
-_PATIENCE = 1 << 14  # turns, about a millisecond: how long to look out for a job, or for those who are to help with one
+_PATIENCE = 1 << 14  # polls, about a millisecond: how long to wait for a job, or for helper threads
 
 
 def _make_record_at(dtype: Any) -> Any:
@@ -40,7 +40,7 @@ step_at, job_at = _make_record_at(STEP), _make_record_at(JOB)
 
 @inner
 def _do(job: Any, x: int, y: int) -> None:
-    """Run a program over a batch, `images` images at a time; or a share of every step of it."""
+    """Run a program, or a share of each of its steps, over a batch, `images` images at a time."""
     for start in range(0, job.batch, job.images):
         count = min(job.images, job.batch - start)
         x_at, y_at = x + job.x + start * job.x_bytes, y + job.y + start * job.y_bytes
@@ -53,10 +53,10 @@ def _do(job: Any, x: int, y: int) -> None:
 
 @inner
 def _meet(job: Any) -> None:
-    """Threads that share steps wait for each other after each of them.
+    """Synchronise the threads that share a step.
 
-    Each counts its steps at a place of its own, for good, which the others watch: one line of the cache goes from one
-    processor to the other, where a common counter would go back and forth.
+    Each thread counts its steps in its own cache line, which the others poll: the line moves from one processor to the
+    other only once, whereas a common counter would move back and forth.
     """
     own = job.flags + FLAG_BYTES * job.part
     done = load_int(own) + 1
@@ -68,9 +68,9 @@ def _meet(job: Any) -> None:
 
 @inner
 def _serve(job: Any) -> None:
-    """Wait to be called and do what the record then says, again and again, until nobody calls for a while.
+    """Poll for jobs and do them, until there is no job for a while.
 
-    Or until this thread finds itself on the caller's processor, where the two would be in each other's way.
+    Also return if this thread runs on the caller's processor, where the two would slow down each other.
     """
     duty = job.duties + FLAG_BYTES * job.thread
     publish(duty, _READY)
@@ -90,7 +90,7 @@ def _serve(job: Any) -> None:
 
 @inner
 def _claimed(job: Any, patience: int) -> bool:
-    """Whether all others are there for a job, and will stay for it."""
+    """Reserve all other threads for a job; return False if one of them is not ready."""
     for thread in range(1, job.others + 1):
         if not wait_until(job.duties + FLAG_BYTES * thread, _READY, patience, job.give_way):
             return False
@@ -105,9 +105,9 @@ def _claimed(job: Any, patience: int) -> bool:
 def run(address, mode, x, y):
     """Do the job at an address, a record of JOB, together with the helper threads; return when all shares are done.
 
-    The record behind those of the caller and its helpers is the whole job for one thread, which is done instead where
-    the helpers do not come: a call always completes its job. `mode` is a `Mode`; `x` and `y` are where input and output
-    begin, which the helpers read from the caller's record.
+    The record after those of the caller and its helpers is the whole job for one thread, which is done instead if the
+    helpers are not ready: a call always completes its job. `mode` is a `Mode`; `x` and `y` are the addresses of input
+    and output, which the helpers read from the caller's message.
     """
     job = job_at(address)
     if mode == _SERVE:
@@ -131,9 +131,9 @@ def run(address, mode, x, y):
 
 
 def compile_run(symbol: str, machine: llvm.TargetMachine) -> bytes:
-    """The object code of `run`, a C function of 0, 0 and its arguments (int64) under the name `symbol`."""
+    """Return the object code of `run`: a C function named `symbol` of two pointers (unused) and its int64 arguments."""
     signature = types.void(*[types.int64] * run.__code__.co_argcount)
-    numba_config: Any = config  # whose names Numba makes when it is imported
+    numba_config: Any = config  # its attributes are created when Numba is imported
     level, numba_config.OPT = (
         numba_config.OPT,
         type(numba_config.OPT)(0),
@@ -152,6 +152,6 @@ def compile_run(symbol: str, machine: llvm.TargetMachine) -> bytes:
     builder.getModulePassManager().run(module, builder)
     module.get_function(name).name = symbol
     needed = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
-    if needed:  # nothing but Numba could give them, and it is not there when the code is loaded
+    if needed:  # only Numba could provide them, and it is not imported when the code is loaded
         raise RuntimeError(f"compiled code refers to {', '.join(needed)}")
     return machine.emit_object(module)

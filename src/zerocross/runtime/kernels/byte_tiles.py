@@ -1,8 +1,8 @@
-"""Products of bytes, for real layers whose weights have 8 bits, and how activations become bytes.
+"""Products of bytes, for real layers with 8-bit weights, and the quantization of activations to bytes.
 
 An activation x becomes the code round(127 x / largest) + 128, where `largest` is the largest magnitude of the image's
-activations: so 0 is 128, and no calibration is needed. Sums are integers, the same on every processor. Where it has
-VNNI, four products and their sum are one instruction for sixteen channels.
+activations: 0 becomes 128, and no calibration is needed. Sums are integers, the same on every processor. With VNNI,
+four products and their sum take one instruction for sixteen channels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zerocross.runtime.kernels.target import chosen_level, rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 _HALF, _OCTETS = ir.VectorType(v.I16, 2 * LANES), ir.VectorType(ir.IntType(8), LANES)
-_MAGNITUDE = 0x7FFFFFFF  # bits of a float32 without its sign; as integers, magnitudes have the order of the numbers
+_MAGNITUDE = 0x7FFFFFFF  # mask of a float32 without its sign; as integers, magnitudes have the same order as numbers
 
 
 def _emit_byte_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
@@ -60,7 +60,7 @@ def _emit_byte_sums(b: Builder, rows: list[Value], weights: Value, terms: Value,
 
 
 def emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
-    """The total plus, in each lane, four products of an unsigned byte and a signed one."""
+    """Return the total plus, in each lane, four products of an unsigned byte and a signed byte."""
     if chosen_level().has("avx512vnni"):
         return v.call(b, "llvm.x86.avx512.vpdpbusd.512", v.WORDS, total, codes, weights)
     codes, weights = b.bitcast(codes, _HALF), b.bitcast(weights, _HALF)
@@ -68,7 +68,7 @@ def emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
     even = b.and_(codes, v.constant(0xFF, _HALF)), b.ashr(b.shl(weights, eight), eight)
     odd = b.lshr(codes, eight), b.ashr(weights, eight)
     for pair in (even, odd):
-        for half in range(2):  # LLVM knows the sum of two products of 16 bits as one instruction
+        for half in range(2):  # LLVM emits one instruction for the sum of two 16-bit products
             lanes = ir.Constant(v.WORDS, [2 * lane + half for lane in range(LANES)])
             one, other = (b.sext(b.shuffle_vector(each, each, lanes), v.WORDS) for each in pair)
             total = b.add(total, b.mul(one, other))
@@ -76,11 +76,11 @@ def emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
 
 
 def _emit_codes(b: Builder, numbers: Value, inverse: Value) -> Value:
-    """Numbers times `inverse` as codes; one number or LANES."""
+    """Return numbers times `inverse` as codes, for one number or LANES numbers."""
     single = numbers.type == v.F32
     real, whole = ("f32", v.I32) if single else (f"v{LANES}f32", v.WORDS)
     rounded = v.call(b, f"llvm.rint.{real}", numbers.type, b.fmul(numbers, inverse))
-    code = b.fptosi(rounded, whole)  # of NaN it is anything, as the sums are NaN then
+    code = b.fptosi(rounded, whole)  # arbitrary for NaN, for which the sums are NaN anyway
     return b.add(code, v.I32(128) if single else v.constant(128, v.WORDS))
 
 
@@ -134,7 +134,7 @@ def _store_code(typingctx: Any, target: Any, number: Any, inverse: Any) -> Any: 
 
 
 def _emit_interleaved(b: Builder, planes: list[Value]) -> Value:
-    """The numbers of three planes, the three of a pixel together."""
+    """Return the numbers of three planes, interleaved by pixel."""
     pairs = [b.shuffle_vector(*two, v.lanes(range(2 * LANES))) for two in (planes[:2], planes[1:])]
     order = [first + lane for lane in range(LANES) for first in (0, LANES, 3 * LANES)]
     return b.shuffle_vector(*pairs, v.lanes(order))
@@ -185,13 +185,13 @@ bytes of a row LANES columns of four; the second panel follows the first), fours
 """
 
 largest: Any = intrinsic(_largest)
-"""largest(address, count): the largest magnitude of so many float32; NaN where one of them is."""
+"""largest(address, count): the largest magnitude of `count` float32; NaN if one of them is NaN."""
 
 store_codes: Any = intrinsic(_store_codes)
 """store_codes(target, source, count, inverse): bytes for a multiple of LANES float32."""
 
 store_code: Any = intrinsic(_store_code)
-"""store_code(target, number, inverse): the byte for one."""
+"""store_code(target, number, inverse): the byte for a single float32."""
 
 store_colours: Any = intrinsic(_store_colours)
 """store_colours(target, source, plane, count, inverse): bytes for three planes of float32, `plane` bytes apart.
@@ -200,4 +200,4 @@ The three of a pixel stand together; `count` is that of pixels, a multiple of LA
 """
 
 copy_colours: Any = intrinsic(_copy_colours)
-"""copy_colours(target, source, plane, count): likewise the float32 themselves."""
+"""copy_colours(target, source, plane, count): as store_colours, but copies the float32 themselves."""

@@ -1,4 +1,4 @@
-"""Steps of a program, compiled: gather the pixels of a block, run its tiles, move data."""
+"""Compiled steps of a program: gather the pixels of a block, run its tiles, move data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BINARY, _WINDOW, _MOVE, _UNPACK, _BYTES, _QUANTIZE = (
 _TRANSFORM, _WINOGRAD = int(StepKind.TRANSFORM), int(StepKind.WINOGRAD)
 _OUTSIDE, _MEAN, _IN_LINES = int(Space.OUTSIDE), int(Window.MEAN), int(Rows.IN_LINES)
 
-_LARGEST, _SMALLEST = np.finfo(np.float32).max, np.float32(1e-36)  # of magnitudes that are not 0, 127 / it is finite
+_LARGEST, _SMALLEST = np.finfo(np.float32).max, np.float32(1e-36)  # of nonzero magnitudes m for which 127 / m is finite
 
 
 @inner
@@ -43,15 +43,15 @@ def execute(
     """Do one of `parts` equal shares of a step for some images.
 
     Args:
-        step: a record of `STEP`.
-        images: how many images the arena holds.
-        stages: address of the stages.
-        arena: address of the activations.
-        scratch: address of memory of this part's own.
-        x: address of the first image of the input.
-        y: address of the first image of the output.
-        part: which share, below `parts`.
-        parts: how many shares.
+        step: A record of `STEP`.
+        images: Number of images in the arena.
+        stages: Address of the stages.
+        arena: Address of the activations.
+        scratch: Address of this part's own scratch memory.
+        x: Address of the first image of the input.
+        y: Address of the first image of the output.
+        part: Number of the share, below `parts`.
+        parts: Number of shares.
     """
     if step.kind == _MOVE:
         _move(step, images, arena, x, y, part, parts)
@@ -71,7 +71,7 @@ def execute(
 
 @inner
 def _share(step: Any, images: int, part: int, parts: int) -> tuple[int, int, int, int]:
-    """The pixels and panels of a part: a share of the pixels, or of the panels where pixels are few."""
+    """Return the pixels and panels of a part: a share of the pixels, or of the panels if there are few pixels."""
     pixels, panels = images * step.pixels, step.panels
     tiles = (pixels + ROWS - 1) // ROWS
     if tiles < 8 * parts and panels >= 2 * parts:
@@ -137,7 +137,7 @@ def _transform(step: Any, images: int, arena: int, part: int, parts: int) -> Non
 
 @inner
 def _winograd(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
-    """Line by line: the sums of all tiles at every point, and then their outputs, two tiles at a time."""
+    """Compute, line by line, the sums of all tiles at every point, and then their outputs, two tiles at a time."""
     table, sums, width = scratch + step.table, scratch + step.gathered, step.width
     lines, tiles, column = step.pixels // width, width // OUTPUTS, step.column
     point_bytes = step.block // OUTPUTS * SUM_BYTES
@@ -192,7 +192,7 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
                     if line == lines:
                         line = 0
                         image += 1
-            else:  # belongs to no image: like the first, but stored nowhere
+            else:  # not a pixel: computed like the first row, but not stored
                 copy(entry, table, ROW_BYTES)
                 store_int(entry + _BITS, scratch)
         alike = _alike(table) if start + 1 < last else 0
@@ -203,14 +203,14 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
 
 @inner
 def _like_before(step: Any, column: int, entry: int) -> bool:
-    """Whether a pixel's window is as wide as its kernel, like that of the pixel before it in the line."""
+    """Return True if the windows of a pixel and of the previous one in the line are as wide as the kernel."""
     right = column * step.stride_x - step.pad_x + (step.kernel_x - 1) * step.dilation_x
     return load_int(entry - ROW_BYTES + _WIDTH) == step.kernel_x and right < step.width_in
 
 
 @inner
 def _next_row(step: Any, entry: int) -> None:
-    """What `_window_row` writes where the window is that of the pixel before, moved on."""
+    """As `_window_row`, for a window that is that of the previous pixel, shifted by one pixel."""
     before = entry - ROW_BYTES
     store_int(entry + _BITS, load_int(before + _BITS) + step.bits_pixel)
     store_int(entry + _SOURCE, load_int(before + _SOURCE) + step.stride_x * step.tap_pixel)
@@ -220,7 +220,7 @@ def _next_row(step: Any, entry: int) -> None:
 
 @inner
 def _alike(table: int) -> int:
-    """1 where the windows of a tile have the same size and the same weights, 2 where the first one differs, else 0."""
+    """Return 1 if the windows of a tile have the same size and weights, 2 if only the first one differs, else 0."""
     second = table + ROW_BYTES
     for entry in range(second + ROW_BYTES, table + ROWS * ROW_BYTES, ROW_BYTES):
         if not _same_window(entry, second):
@@ -240,7 +240,7 @@ def _same_window(entry: int, other: int) -> bool:
 
 @inner
 def _inside(first: int, count: int, dilation: int, size: int) -> tuple[int, int]:
-    """Of `count` taps from `first` on: the number of the first one that lies within 0..size, and behind the last."""
+    """Return the range of those of `count` taps, starting at `first`, that are within 0..size."""
     skip = 0 if first >= 0 else -(first // dilation)
     end = count
     if first + (count - 1) * dilation >= size:
@@ -250,7 +250,7 @@ def _inside(first: int, count: int, dilation: int, size: int) -> tuple[int, int]
 
 @inner
 def _window_row(step: Any, image: int, line: int, column: int, arena: int, entry: int) -> None:
-    """What the tile must know of a pixel's window: the part of it that lies inside the image."""
+    """Fill in the table entry of a pixel's window: the part of it that is inside the image."""
     top, left = line * step.stride_y - step.pad_y, column * step.stride_x - step.pad_x
     skip_y, end_y = _inside(top, step.kernel_y, step.dilation_y, step.height_in)
     skip_x, end_x = _inside(left, step.kernel_x, step.dilation_x, step.width_in)
@@ -280,7 +280,7 @@ def _move(step: Any, images: int, arena: int, x: int, y: int, part: int, parts: 
         at = source + image * step.source_image + line * step.source_line
         to = target + image * step.target_image + line * step.target_line
         done = 0
-        if channels == 3 and source_pixel == target_channel == 4 and target_pixel == 12:  # an image with colours
+        if channels == 3 and source_pixel == target_channel == 4 and target_pixel == 12:  # an RGB image
             done = width // LANES * LANES
             copy_colours(to, at, source_channel, done)
         for _ in range(channels):
@@ -292,7 +292,7 @@ def _move(step: Any, images: int, arena: int, x: int, y: int, part: int, parts: 
 
 @inner
 def _quantize(step: Any, images: int, arena: int, x: int, part: int, parts: int) -> None:
-    """Make bytes of each image, whose numbers stand one behind the other; every part finds the scale for itself."""
+    """Quantize images, whose numbers are contiguous, to bytes; every part computes the scale itself."""
     first = (x if step.space_from == _OUTSIDE else arena) + step.source
     width, lines, channels = step.width, step.pixels // step.width, step.channels
     source_pixel, source_channel, target_pixel = step.source_pixel, step.source_channel, step.target_pixel
@@ -300,14 +300,14 @@ def _quantize(step: Any, images: int, arena: int, x: int, part: int, parts: int)
         source, target = first + image * step.source_image, arena + step.target + image * step.target_image
         most = largest(source, step.source_image // 4)
         inverse, scale = np.float32(0), most / np.float32(127)
-        if most <= _LARGEST:  # neither NaN nor infinite: those make all sums NaN
+        if most <= _LARGEST:  # finite; NaN and infinity make all sums NaN
             inverse = np.float32(127) / most if most > _SMALLEST else np.float32(0)
         else:
             scale = np.float32(np.nan)
         store_real(arena + step.scale + image * step.scale_image, scale)
         for line in range(lines * part // parts, lines * (part + 1) // parts):
             at, to = source + line * step.source_line, target + line * step.target_line
-            if step.space_from != _OUTSIDE:  # numbers beyond the last channel are 0
+            if step.space_from != _OUTSIDE:  # numbers after the last channel are 0
                 store_codes(to, at, width * target_pixel, inverse)
             else:
                 done = width // LANES * LANES if channels == 3 else 0

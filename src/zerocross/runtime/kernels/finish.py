@@ -1,7 +1,7 @@
-"""The end of every tile: eight pixels by sixteen channels go through stages and are stored, without leaving registers.
+"""The epilogue of every tile: eight pixels by sixteen channels pass through stages in registers and are stored.
 
-A tile begins with a source (products of bits, real products, a window). Its values then pass a list of stages, such as
-batch norm, a shortcut and an activation, and are stored as float32, as bits, or as both: one pass over the activation.
+A tile starts with a source (products of bits, real products, a window). Its values then pass through a list of stages,
+such as batch norm, a shortcut and an activation, and are stored as float32, as bits, or both: one pass over memory.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 @dataclass(frozen=True)
 class Finish:
-    """Where the values of a tile go: the arguments that all tiles share, as LLVM values."""
+    """The destination of a tile's values: the arguments that all tiles share, as LLVM values."""
 
     rows: Value  # address of the table of rows
-    last: Value  # number of the last row that is a pixel: those of the tile beyond it belong to no image
-    channels: Value  # of the step: lanes beyond the last are stored as 0
+    last: Value  # number of the last row that is a pixel; later rows of the tile belong to no image
+    channels: Value  # channels of the step; lanes after the last are stored as 0
     pixel: Value  # number of the first pixel
     panel: Value  # number of the panel
     stages: Value  # address of the stages
     stage_count: Value
     arena: Value  # address of the activations
-    real: Value  # address where the first pixel's values go, or 0
-    pitch: Value  # bytes from pixel to pixel there
-    least: Value  # address of the smallest values whose bit is 1, or 0 where no bits are wanted
+    real: Value  # address for the values of the first pixel, or 0
+    pitch: Value  # distance between pixels there in bytes
+    least: Value  # address of the smallest values whose bit is 1, or 0 if no bits are stored
 
     def next_panel(self, b: Builder, further: int) -> Finish:
-        """The same for a panel further on."""
+        """Return the destination of a later panel."""
         return replace(self, panel=b.add(self.panel, v.I64(further)))
 
     def row(self, b: Builder, number: int | Value, field: RowField, typ: ir.Type = v.I64) -> Value:
@@ -63,13 +63,13 @@ def make_tile(name: str, emit: Callable[[Builder, list[Value], Finish], None]) -
 
 
 def few_or_all(b: Builder, to: Finish, emit: Callable[[int], list[Value]], zeros: list[Value]) -> list[Value]:
-    """Values of the first rows of a tile, or of all: the last tile of an image has often one pixel, or less than half.
+    """Compute the first rows of a tile, or all: the last tile of an image often has one pixel, or less than half.
 
     Args:
-        b: where to emit.
-        to: says how many there are.
-        emit: for a number of rows, emits their values.
-        zeros: as many as all rows have values; they stand for those of rows that are not computed.
+        b: The LLVM builder.
+        to: The destination, which contains the number of rows.
+        emit: Function that emits the values of a number of rows.
+        zeros: Values for rows that are not computed, as many as there are values in all rows.
     """
     numbers = (1, ROWS // 2, ROWS)
     key = b.add(*(b.zext(b.icmp_signed(">=", to.last, v.I64(number)), v.I64) for number in numbers[:2]))
@@ -82,7 +82,7 @@ def few_or_all(b: Builder, to: Finish, emit: Callable[[int], list[Value]], zeros
 
 
 def emit_finish(b: Builder, values: list[Value], to: Finish) -> None:
-    """Take the rows of a tile through the stages and store them."""
+    """Pass the rows of a tile through the stages and store them."""
     at_once = min(ROWS, rows_at_once(2))
     for first in range(0, ROWS, at_once):
         _finish_rows(b, first, values[first : first + at_once], to)
@@ -101,9 +101,9 @@ def _finish_rows(b: Builder, first: int, values: list[Value], to: Finish) -> Non
 
 
 def _store_reals(b: Builder, first: int, values: list[Value], real: Value, to: Finish) -> None:
-    """Store the pixels of a tile and nothing else, with 0 in the lanes beyond the last channel, whatever stands there.
+    """Store only the pixels of a tile, with 0 in the lanes after the last channel.
 
-    Later steps read those lanes, in this call or in another one, and 0 times NaN is NaN.
+    Later steps read those lanes, in this call or in another one, and 0 times NaN would be NaN.
     """
     channels = b.sub(to.channels, b.mul(to.panel, v.I64(LANES)))
     full = b.and_(b.icmp_signed("==", to.last, v.I64(ROWS - 1)), b.icmp_signed(">=", channels, v.I64(LANES)))
@@ -127,7 +127,7 @@ def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: F
         return [v.load(b, b.add(panel, v.I64(4 * LANES * place)), v.REALS, 4) for place in range(count)]
 
     def affine(values: list[Value], scale: Value, shift: Value) -> list[Value]:
-        # Not fused into one rounding, so that the result is the same to the bit as in two steps.
+        # Not fused into one rounding, so that the result is bit-identical to that of two steps.
         return [b.fadd(b.fmul(value, scale), shift) for value in values]
 
     def add(values: list[Value]) -> list[Value]:

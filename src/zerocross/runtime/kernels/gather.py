@@ -1,4 +1,4 @@
-"""Gather the pixels of a block: the taps of each pixel one behind the other, and the table of rows."""
+"""Gather the pixels of a block: the taps of each pixel as consecutive rows, and the table of rows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BITS, _BASE, TAPS = (8 * RowField[name] for name in ("BITS", "BASE", "TAPS"))
 _BINARY, _BYTES, _IN_LINES = int(StepKind.BINARY), int(StepKind.BYTES), int(Rows.IN_LINES)
 _LOWER, _UPPER, _SHORT = 0xFFFFFFFF, -1 << 32, (1 << 48) - 1  # bits of an int64
 
-# Code that needs nothing of Python or Numba when it runs: no wrappers, no references, no exceptions.
+# Code that needs neither Python nor Numba at run time: no wrappers, no reference counts, no exceptions.
 OPTIONS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "error_model": "numpy"}
 inner = njit(**OPTIONS)
 
 
 @inner
 def gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: int, gathered: int) -> None:
-    """Write the taps of pixels start..start + rows one row behind the other, and fill in the table of rows."""
+    """Write the taps of pixels start..start + rows as consecutive rows, and fill in the table of rows."""
     width, lines = step.width, step.pixels // step.width
     image, rest = divmod(start, step.pixels)
     line, column = divmod(rest, width)
@@ -46,11 +46,11 @@ def gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: in
             line = 0
             image += 1
     base = arena + step.scale if step.kind == _BYTES else step.base
-    for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: whatever stands there
+    for row in range(rows, (rows + ROWS - 1) // ROWS * ROWS):  # a last tile that is not full: arbitrary rows
         store_int(table + row * ROW_BYTES + _BASE, base)
         store_int(table + row * ROW_BYTES + _BITS, scratch)
     if step.kind == _BINARY and not (step.direct or step.scan_line or _whole_words(step) or _narrow(step)):
-        # Not as soon as a row is there: its words would have to wait for what is stored.
+        # Not directly after gathering each row: loading its words would wait for the stores.
         for row in range(rows):
             _fold(gathered + row * step.row, step.row, step.repeats, step.tail)
 
@@ -69,7 +69,7 @@ def _narrow(step: Any) -> bool:
 def _gather_taps(
     step: Any, arena: int, scratch: int, image: int, line: int, column: int, target: int, count: int
 ) -> None:
-    """Write the taps of some pixels of a line."""
+    """Write the taps of pixels of a line."""
     source = arena + step.source + image * step.source_image + line * step.source_line + column * step.source_pixel
     if step.scan_line:
         _gather_scanned(step, arena + step.source, image, line, column, scratch + step.scan, target, count)
@@ -83,8 +83,8 @@ def _gather_taps(
 
 @inner
 def _fill_table(step: Any, arena: int, image: int, line: int, column: int, table: int, count: int) -> None:
-    """Fill in the table of rows for some pixels of a line."""
-    # Fields as locals: a store might change a record, for all that the compiler knows.
+    """Fill in the table of rows for pixels of a line."""
+    # Copy fields to locals: the compiler must assume that a store could change a record.
     base_column, bits_pixel, source_pixel = step.base_column, step.bits_pixel, step.source_pixel
     bits, end = bits_address(step, arena, image, line, column), table + count * ROW_BYTES
     for entry in range(table, end, ROW_BYTES):
@@ -107,7 +107,7 @@ def _fill_table(step: Any, arena: int, image: int, line: int, column: int, table
 
 @inner
 def _fold(row: int, row_bytes: int, repeats: int, tail: int) -> None:
-    """Make the last word of a row, and every second one before it, the parity of all words up to there."""
+    """Replace the last word of a row, and every second word before it, by the parity of all words up to that one."""
     end = row + row_bytes
     if tail != -1:
         piece = row_bytes // repeats
@@ -124,7 +124,7 @@ def _fold(row: int, row_bytes: int, repeats: int, tail: int) -> None:
 
 @inner
 def forget_scan(step: Any, scratch: int) -> None:
-    """Note that no line has been scanned yet."""
+    """Mark all lines as not yet scanned."""
     if step.scan_line:
         store_int(scratch + step.scan, -1)
 
@@ -133,10 +133,10 @@ def forget_scan(step: Any, scratch: int) -> None:
 def _gather_scanned(
     step: Any, source: int, image: int, line: int, column: int, scan: int, target: int, count: int
 ) -> None:
-    """The same as `_gather_words`, by parities of whole lines, which are scanned when they are first needed.
+    """As `_gather_words`, with parities of whole lines, which are scanned when they are first needed.
 
-    The parity of the words of a row up to a word is that of the line up to there, and of something that a run's words
-    have in common: whole vectors are copied, and one `xor` corrects them.
+    The parity of a row up to a word is the parity of the line up to that word, xor a value that is the same for all
+    words of a run: whole vectors are copied and corrected by one xor.
     """
     tap_line, source_pixel, scan_line = step.tap_line, step.source_pixel, step.scan_line
     stride, first = step.source_line // tap_line, scan + 2 * 8 + WORD
@@ -157,7 +157,7 @@ def _gather_scanned(
 
 @inner
 def _scan_line(source: int, target: int, words: int) -> None:
-    """Store for every word of a line the parity of all words up to it, behind a word that is 0."""
+    """Store the parity of all words up to each word of a line, preceded by a word that is 0."""
     store_word(target - WORD, np.int32(0))
     parity = np.int32(0)
     for place in range(0, words * WORD, WORD):
@@ -167,7 +167,7 @@ def _scan_line(source: int, target: int, words: int) -> None:
 
 @inner
 def _gather_words(step: Any, source: int, target: int, count: int) -> None:
-    """Write the taps of some pixels of a line as `_fold` leaves them: runs of whole words."""
+    """Write the taps of pixels of a line in the form that `_fold` produces, for runs of whole words."""
     runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
     source_pixel, odd = step.source_pixel, step.terms & 1
     pairs = odd == 0 and run % (2 * WORD) == 0
@@ -194,7 +194,7 @@ def _gather_words(step: Any, source: int, target: int, count: int) -> None:
 
 @inner
 def _gather_narrow(step: Any, source: int, target: int, count: int) -> None:
-    """The same for 3 x 3 taps of sixteen channels: five words, of three runs of 48 bits."""
+    """As `_gather_words`, for 3 x 3 taps of sixteen channels: five words from three runs of 48 bits."""
     tap_line, source_pixel = step.tap_line, step.source_pixel
     for _ in range(count):
         top, middle, bottom = load_int(source), load_int(source + tap_line), load_int(source + 2 * tap_line)
@@ -210,7 +210,7 @@ def _gather_narrow(step: Any, source: int, target: int, count: int) -> None:
 
 @inner
 def _gather_line(step: Any, source: int, target: int, count: int) -> None:
-    """Write the taps of some pixels of a line."""
+    """Write the taps of pixels of a line."""
     runs_y, runs_x, run, tap_line, tap_pixel = step.runs_y, step.runs_x, step.run, step.tap_line, step.tap_pixel
     source_pixel, repeats = step.source_pixel, step.repeats
     copy_bytes = step.row // repeats
@@ -233,5 +233,5 @@ def _gather_line(step: Any, source: int, target: int, count: int) -> None:
 
 @inner
 def bits_address(step: Any, arena: int, image: int, line: int, column: int) -> int:
-    """Where the bits of a pixel of the output go."""
+    """Return the address for the bits of a pixel of the output."""
     return arena + step.bits + image * step.bits_image + line * step.bits_line + column * step.bits_pixel

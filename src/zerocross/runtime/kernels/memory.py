@@ -1,4 +1,4 @@
-"""Memory by address inside Numba functions: one number, or a run of bytes."""
+"""Memory access by address inside Numba functions: single numbers and runs of bytes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numba.extending import intrinsic
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
-SPINS = 1 << 8  # turns that `wait_until` waits, some microseconds, before it gives way; a power of 2
-COPY_BYTES = 32  # `copy` reads and writes whole multiples of it: leave as much room behind source and target
+SPINS = 1 << 8  # polls of `wait_until`, a few microseconds, before it yields; a power of 2
+COPY_BYTES = 32  # `copy` reads and writes multiples of this size: leave as much space after source and target
 
 
 def _make_load(typ: ir.Type, numba_type: types.Type) -> Any:
@@ -128,16 +128,16 @@ def _ask(typingctx: Any, function: Any) -> Any:  # noqa: ARG001
 
 
 copy: Any = intrinsic(_copy)
-"""copy(target, source, size): in pieces of COPY_BYTES, so that a few more are read and written behind them."""
+"""copy(target, source, size): copy in pieces of COPY_BYTES; a few more bytes may be read and written."""
 
 add_atomic: Any = intrinsic(_add_atomic)
-"""add_atomic(address, number): add to the int64 at an address; what it is then."""
+"""add_atomic(address, number): add to the int64 at an address, and return the result."""
 
 exchange: Any = intrinsic(_exchange)
-"""exchange(address, old, new): make the int64 at an address `new` if it is `old`; 1 if it was, else 0."""
+"""exchange(address, old, new): replace the int64 at an address by `new` if it is `old`; return 1 if it was, else 0."""
 
 publish: Any = intrinsic(_publish)
-"""publish(address, value): store an int64; whoever sees it there sees all that was stored before, too."""
+"""publish(address, value): store an int64; a thread that reads it also sees everything stored before."""
 
 wait_until: Any = intrinsic(_wait_until)
 """wait_until(address, target, patience, give_way): wait until the int64 at an address has reached `target`.
@@ -147,4 +147,4 @@ none), for others who need the processor.
 """
 
 ask: Any = intrinsic(_ask)
-"""ask(function): what the C function at an address returns, an int of nothing."""
+"""ask(function): call the C function without arguments at an address, and return its int."""

@@ -2,7 +2,7 @@
 
 The package contains the object code of the common levels for Linux (see `zerocross.runtime.prebuild`); code for other
 systems is compiled once and cached. Every file starts with its SHA-256, and its name contains a hash of the sources.
-Importing Numba takes more time and memory than loading and running a network: with such a file it is not imported.
+Importing Numba takes more time and memory than loading and running a network; with such a file it is not imported.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Run = Callable[[int, int, int, int], object]  # the address of a job, a `Mode`, 
 
 PREBUILT = Path(__file__).parents[1] / "prebuilt"  # object code inside the package
 _SYMBOL = "zerocross_run"
-_loaded: list[tuple[Run, Any]] = []  # the function, and what keeps its code in memory
+_loaded: list[tuple[Run, Any]] = []  # the function, and references that keep its code in memory
 _forced: list[Level] = []
 
 
 def use_level(name: str) -> None:
-    """Have this process run code for a level of `target.LEVELS`, to measure or test it; before a network is loaded."""
+    """Run code of a level of `target.LEVELS` in this process, for tests; call it before a network is loaded."""
     level = level_named(name)
     if _loaded:
-        raise RuntimeError(f"level = {name!r}: code has been loaded already; choose a level before the first network")
+        raise RuntimeError(f"level = {name!r}: code is already loaded; choose a level before the first network")
     _forced[:] = [level]
 
 
@@ -40,11 +40,11 @@ def load_run(say: Callable[[str], object], cache: Path | None = None) -> Run:
     """Return the compiled `zerocross.runtime.kernels.build.run`; the first call of a process loads or compiles it.
 
     Args:
-        say: told that compiling is going on, and how long it took.
-        cache: folder of compiled code; None is the first one that can be written of this package's own
-            ``__pycache__`` and ``.cache/zerocross`` in the user's home.
+        say: Callback for messages about the compilation and its duration.
+        cache: Folder for compiled code; by default the first writable one of this package's own ``__pycache__`` and
+            ``.cache/zerocross`` in the home folder.
     """
-    if not _loaded:  # two threads may both do it, which costs time and no more; a lock might be left behind by Ctrl-C
+    if not _loaded:  # two threads may both do this, which only costs time; Ctrl-C could leave a lock behind
         level = _forced[0] if _forced else best_level()
         _loaded.append(_link(_object_code(level, say, cache), level))
     return _loaded[0][0]
@@ -58,18 +58,19 @@ def _object_code(level: Level, say: Callable[[str], object], cache: Path | None)
     say("compiling kernels for this processor, once: about ten seconds ...")
     began = time.perf_counter()
     code = compile_level(level)
-    where = next(_written(files, code), "no folder, since none can be written: give one as `cache`")
-    say(f"kernels compiled in {time.perf_counter() - began:.1f} s, and kept in {where}")
+    folder = next(_written(files, code), None)
+    cached = f"and cached in {folder}" if folder else "but not cached, since no folder is writable: pass one as `cache`"
+    say(f"kernels compiled in {time.perf_counter() - began:.1f} s, {cached}")
     return code
 
 
 def object_name(level: Level) -> str:
-    """The name of the file of a level's code, of which every change to this folder makes another."""
+    """Return the file name of a level's code; it changes with every change to this folder."""
     return f"{level.name}-{_key(level)}.bin"
 
 
 def compile_level(level: Level) -> bytes:
-    """Object code for a level, which need not run here; one level in a process."""
+    """Return object code for a level, which this processor need not support; one level per process."""
     choose_level(level)
     from zerocross.runtime.kernels.build import compile_run
 
@@ -79,12 +80,12 @@ def compile_level(level: Level) -> bytes:
 def _folders() -> list[Path]:
     try:
         return [Path(__file__).parent / "__pycache__", Path.home() / ".cache" / "zerocross"]
-    except RuntimeError:  # a user without a home
+    except RuntimeError:  # the user has no home folder
         return [Path(__file__).parent / "__pycache__"]
 
 
 def read_object(file: Path) -> bytes | None:
-    """The object code in a file; None if there is no file, or its checksum is wrong."""
+    """Return the object code in a file, or None if the file does not exist or its checksum is wrong."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -93,13 +94,13 @@ def read_object(file: Path) -> bytes | None:
 
 
 def write_object(file: Path, code: bytes) -> None:
-    """Write object code behind its checksum."""
+    """Write object code, preceded by its checksum."""
     data = hashlib.sha256(code).digest() + code
     write_whole(file, lambda stream: stream.write(data))
 
 
 def _written(files: list[Path], code: bytes) -> Iterator[str]:
-    """The folders where the code could be written."""
+    """Write the code to files, and yield the folders in which that succeeded."""
     for file in files:
         try:
             write_object(file, code)
@@ -110,7 +111,7 @@ def _written(files: list[Path], code: bytes) -> Iterator[str]:
 
 @functools.cache
 def _key(level: Level) -> str:
-    """What compiled code depends on: this folder's code, and what it is compiled for."""
+    """Return a hash of everything that compiled code depends on: this folder's sources and the target."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
@@ -135,7 +136,7 @@ def _link(code: bytes, level: Level) -> tuple[Run, Any]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(level))
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    # Numba's convention: where a result (None) and an exception (never) go, then the arguments.
+    # Numba's convention: addresses for the result (None) and an exception (never raised), then the arguments.
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 4)
     native = function(engine.get_function_address(_SYMBOL))
     result, exception = ctypes.c_void_p(), ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""Rows of words with parities, copied in whole vectors, by parities of the lines that they come from."""
+"""Copy rows of words with parities in whole vectors, using the parities of the lines that contain them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _copy_runs(typingctx: Any, own: Any) -> Any:  # noqa: ARG001 - Numba's proto
 
 
 def _emit_copy_runs(b: Builder, own: list[Value], lanes: int, known: int | None) -> None:
-    """Copy runs in vectors of so many words; `known` runs of one vector each, or any number of any length."""
+    """Copy runs in vectors of this many words: `known` runs of one vector each, or any number of any length."""
     target, source, scan, row, pixel, line, scan_line, runs, run, odd, count = own
     size, words = WORD * lanes, ir.VectorType(v.I32, lanes)
     pieces = b.udiv(b.add(run, v.I64(size - 1)), v.I64(size))
@@ -49,7 +49,7 @@ def _emit_copy_runs(b: Builder, own: list[Value], lanes: int, known: int | None)
         return v.splat(b, v.load(b, at, v.I32, 1), words)
 
     odd_lanes = ir.Constant(words, [-(lane % 2) for lane in range(lanes)])
-    first, turn = b.xor(odd_lanes, flipped(odd)), flipped(b.lshr(run, v.I64(2)))  # all bits where a word is a parity
+    first, turn = b.xor(odd_lanes, flipped(odd)), flipped(b.lshr(run, v.I64(2)))  # all bits set if a word is a parity
 
     def copy_pixel(index: Value, carried: list[Value]) -> list[Value]:
         at, of, to = (b.add(x, b.mul(index, step)) for x, step in ((source, pixel), (scan, pixel), (target, row)))

@@ -1,15 +1,15 @@
 """Products of bits: the tile that does most of the work of a binary network.
 
 With -1 and +1 stored as bits 0 and 1, a sum of n products is n - 2 * (number of differing bits): exclusive or and
-population count. Counting every word would take three instructions each: xor, count, add. Here two words take five. Of
-two more words x and y, and the bits left over before them, one adder per bit makes a bit left over and a carry, which
-counts twice:
+population count. Counting every word would take three instructions each: xor, count, add. Here two words take five.
+For two more words x and y, one full adder per bit adds them to the remaining bits and gives new remaining bits and a
+carry, which counts twice:
 
     left' = left ^ x ^ y,    carry = majority(left, x, y) = majority(left, x, not left')
 
-The bits left over are the parity of all differing bits so far. Parities of a sum are sums of parities, so those of the
-weights are computed when the network is laid out, those of a row of activations when it is gathered (once for all
-panels): both stand in place of y, and left' is one xor. Only carries are counted.
+The remaining bits are the parity of all differing bits so far. The parity of a sum is the sum of the parities, so those
+of the weights are computed when the network is planned, and those of a row of activations when it is gathered (once for
+all panels): both are stored in place of y, and left' takes one xor. Only carries are counted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
 
 
 def _emit_counts(b: Builder, rows: list[Value], weights: Value, words: Value) -> list[Value]:
-    """How many bits of each row differ from those of each channel."""
+    """Count the bits of each row that differ from those of each channel."""
     odd = b.and_(words, v.I64(1))
     zeros = [v.constant(0, v.WORDS)] * len(rows)
     left = v.choose(b, odd, [lambda: zeros, lambda: [_differing(b, row, weights, v.I64(0)) for row in rows]], zeros)

@@ -46,9 +46,9 @@ def emit_sums(
 
 
 def _emit_maximum(b: Builder, old: Value, new: Value) -> Value:
-    """The larger one, or NaN where one of them is."""
-    # One instruction each, which gives its second operand where one is NaN. Numbers have the same bits in both, but for
-    # zeros of different sign; the bits of NaN and of anything else together are NaN.
+    """Return the maximum, or NaN if either is NaN."""
+    # One instruction each, which returns its second operand if either is NaN. For numbers, both results have the same
+    # bits, except for zeros of different sign; the bitwise or of NaN and anything else is NaN.
     pair = [b.select(b.fcmp_ordered(">", one, other), one, other) for one, other in ((old, new), (new, old))]
     return b.bitcast(b.or_(*(b.bitcast(each, v.WORDS) for each in pair)), v.REALS)
 
@@ -77,7 +77,7 @@ def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
 
         return v.choose(b, mode, [partial(windows, kind) for kind in Window], zero * ROWS)
 
-    def together_but_one() -> list[Value]:  # all as if they were alike, and then the first one by itself
+    def together_but_one() -> list[Value]:  # all as if they were equal, and then the first one separately
         _, *values = together()
         single = [partial(_emit_windows, b, kind, [v.I64(0)], strides, to) for kind in Window]
         return [*v.choose(b, mode, single, zero), *values]
@@ -88,7 +88,7 @@ def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
 def _emit_windows(
     b: Builder, kind: Window, rows: list[Value], strides: list[Value], to: Finish, like: Value | None = None
 ) -> list[Value]:
-    """What windows make of their pixels, which are of the same size as that of the row `like`, or of the first."""
+    """Reduce windows that all have the size of the window of row `like`, or of the first row."""
     like = rows[0] if like is None else like
     line_bytes, pixel_bytes, weight_line_bytes, weight_pixel_bytes = strides
     sources = [v.plus(b, to.row(b, row, RowField.SOURCE), to.panel, 4 * LANES) for row in rows]
@@ -102,7 +102,7 @@ def _emit_windows(
         place = v.apart(b, b.add(b.mul(y, line_bytes), b.mul(x, pixel_bytes)))
         news = [v.load(b, b.add(source, place), v.REALS, 4) for source in sources]
         weight = None
-        if kind is Window.WEIGHTED:  # of windows of the same size it is the same
+        if kind is Window.WEIGHTED:  # the same for all windows of the same size
             place = b.add(b.mul(y, weight_line_bytes), b.mul(x, weight_pixel_bytes))
             weight = v.load(b, b.add(weights, place), v.REALS, 4)
         return [step(old, new, weight) for old, new in zip(values, news, strict=True)]

@@ -1,7 +1,7 @@
-"""The program that a network becomes: a table of steps, each with every offset, size and stride it needs.
+"""Records of a compiled program: a table of steps, each with every offset, size and stride that it needs.
 
-Activations are given by their offsets in bytes from the start of the arena, weights, parameters and tables by their
-addresses. The compiled function reads the table as it is, so that a whole network is one call.
+Activations are given by their offsets in bytes from the start of the arena; weights, parameters and tables by their
+addresses. The compiled function reads the table directly, so that a whole network is a single call.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import enum
 
 import numpy as np
 
-LANES = 16  # channels of a panel: what a tile works on at once
-ROWS = 8  # pixels of a tile
-WORD = 4  # bytes of a word of bits
-STAGE_BYTES = 32  # of a stage: its kind, where its parameters are, an offset and a pitch, 8 bytes each
-ROW_BYTES = 64  # of a pixel in the table that describes those of a tile, see `RowField`
+LANES = 16  # channels per panel, which a tile processes together
+ROWS = 8  # pixels per tile
+WORD = 4  # bytes per word of bits
+STAGE_BYTES = 32  # bytes per stage: kind, address of parameters, offset and pitch, 8 bytes each
+ROW_BYTES = 64  # bytes per pixel in the table of a tile's rows, see `RowField`
 
 
 class StepKind(enum.IntEnum):
-    """What a step does."""
+    """Kind of a step."""
 
     BINARY = 0  # products of bits
     REAL = 1  # real products
-    WINDOW = 2  # pooling, subsampling, depthwise convolution, or a pixel as it is
-    MOVE = 3  # float32 from one order to another
+    WINDOW = 2  # pooling, subsampling, depthwise convolution, or single pixels
+    MOVE = 3  # copy float32 from one memory layout to another
     UNPACK = 4  # bits to float32
     BYTES = 5  # products of bytes
     QUANTIZE = 6  # float32 to bytes, with a scale for each image
@@ -32,51 +32,51 @@ class StepKind(enum.IntEnum):
 
 
 class EpilogueOp(enum.IntEnum):
-    """What may follow a source; its parameters stand panel by panel at an address."""
+    """Operation after a source; its parameters are stored panel by panel at an address."""
 
-    AFFINE = 0  # x * scale + shift: 16 scales and 16 shifts a panel
-    ADD = 1  # x + another activation, at an offset from the arena, with its own pitch from pixel to pixel
-    PRELU = 2  # x where x >= 0, else x * slope: 16 slopes a panel
-    CLAMP = 3  # max(low, min(high, x)): 16 lows and 16 highs a panel
-    AFFINE_ADD = 4  # the two in one, as behind most binary layers: what is stored and loaded between stages costs time
-    PRELU_AFFINE = 5  # likewise: 16 slopes, 16 scales and 16 shifts a panel
+    AFFINE = 0  # x * scale + shift: 16 scales and 16 shifts per panel
+    ADD = 1  # x + another activation, at an offset in the arena, with its own distance between pixels
+    PRELU = 2  # x if x >= 0, else x * slope: 16 slopes per panel
+    CLAMP = 3  # max(low, min(high, x)): 16 lows and 16 highs per panel
+    AFFINE_ADD = 4  # both in one, as after most binary layers: storing and loading between stages takes time
+    PRELU_AFFINE = 5  # both in one: 16 slopes, 16 scales and 16 shifts per panel
     AFFINE_ADD_PRELU_AFFINE = 6  # all four, as in ReActNet
     ADD_PRELU_AFFINE = 7  # likewise
 
 
 class Window(enum.IntEnum):
-    """What a window makes of its pixels."""
+    """Reduction of the pixels of a window."""
 
     MAX = 0
     AVERAGE = 1
     WEIGHTED = 2
-    MEAN = 3  # the average where every window has as many pixels, a power of two: a product in place of a quotient
+    MEAN = 3  # average if all windows have the same number of pixels, a power of two: multiplies instead of divides
 
 
 class RowField(enum.IntEnum):
-    """What a tile must know of each of its pixels: the place, in units of 8 bytes, in the table of rows."""
+    """Fields of a pixel in the table of rows; the value is the position in units of 8 bytes."""
 
     BITS = 0  # address of the pixel's bits in the output
-    BASE = 1  # products of bits: address of the sums that equal bits would give, a float32 for each channel
+    BASE = 1  # products of bits: address of the sums if no bit differed, one float32 per channel
     SCALE = 1  # products of bytes: address of the scale of the pixel's image, a float32
     SOURCE = 1  # window: address of its first pixel inside the image
-    HEIGHT = 2  # window: how many of its rows
-    WIDTH = 3  # and columns lie inside the image
+    HEIGHT = 2  # window: number of its rows inside the image
+    WIDTH = 3  # window: number of its columns inside the image
     WEIGHT = 4  # weighted window: address of the weights of that first pixel
     TAPS = 2  # products of rows IN_LINES: address of the pixel's first tap
-    COUNT = 5  # average: what the sum is divided by, a float32; mean: what it is multiplied by
+    COUNT = 5  # average: divisor of the sum, a float32; mean: factor of the sum
 
 
 class Rows(enum.IntEnum):
-    """Where the tiles of products read the taps of pixels."""
+    """Memory from which the tiles of products read the taps of pixels."""
 
-    GATHERED = 0  # from scratch memory, where they are copied one row behind the other
-    DIRECT = 1  # where they stand: a row is one pixel, and pixels follow one another through the whole image
-    IN_LINES = 2  # where they stand: `runs_y` runs, `tap_line` bytes apart; every tile lies within a line
+    GATHERED = 0  # scratch memory, to which they are copied as consecutive rows
+    DIRECT = 1  # in place: a row is one pixel, and pixels are contiguous in the whole image
+    IN_LINES = 2  # in place: `runs_y` runs, `tap_line` bytes apart; every tile lies within a line
 
 
 class Space(enum.IntEnum):
-    """Where a MOVE reads or writes."""
+    """Memory that a MOVE reads or writes."""
 
     ARENA = 0
     OUTSIDE = 1  # the caller's input or output array
@@ -84,32 +84,32 @@ class Space(enum.IntEnum):
 
 _FIELDS = (
     "kind",
-    # The output: pixels of an image, and how many in a line; channels, and panels of them.
+    # Output: pixels per image, pixels per line, channels, panels.
     "pixels", "width", "channels", "panels",
-    # The input: offset; bytes to the next image; from an output pixel's first tap to the next line's and pixel's.
+    # Input: offset; distances in bytes between images, and between the first taps of output lines and pixels.
     "source", "source_image", "source_line", "source_pixel",
-    # The taps of a pixel: runs of `run` bytes, `runs_y` x `runs_x` of them, and the bytes between them.
+    # Taps of a pixel: `runs_y` x `runs_x` runs of `run` bytes, and the distances between them.
     "runs_y", "runs_x", "run", "tap_line", "tap_pixel",
-    # Where tiles read rows, a `Rows`. Of a gathered row: its bytes, the mask of its last word, how often it stands
-    # there; rows gathered at a time.
+    # Memory from which tiles read rows, a `Rows`. Of a gathered row: its bytes, the mask of its last word, number of
+    # copies; number of rows gathered at a time.
     "direct", "row", "tail", "repeats", "block",
-    # In a part's scratch memory, whose start takes what belongs to no pixel: the table of rows, gathered rows, and
-    # parities of the words of each line up to every word (bytes from line to line; 0: there are none).
+    # Offsets in a part's scratch memory, which starts with space for unused bits: table of rows, gathered rows, and
+    # parities of each line up to every word (distance between lines in bytes; 0: none).
     "table", "gathered", "scan", "scan_line",
-    # Weights; words of 32 bits (BINARY), float32 (REAL) or fours of bytes (BYTES) in a row; bytes of a panel.
+    # Weights; 32-bit words (BINARY), float32 (REAL) or groups of four bytes (BYTES) per row; bytes per panel.
     "weight", "terms", "panel",
-    # BINARY: sums of equal bits: a table, and the offsets of each line and column into it; factor of the count.
+    # BINARY: table of the sums if no bit differed, offsets into it by line and by column; factor of the count.
     "base", "base_line", "base_column", "factor",
-    # BYTES: what is taken from the sums. BYTES, QUANTIZE: the scale of the first image; bytes to the next one's.
+    # BYTES: offsets to subtract from the sums. BYTES, QUANTIZE: scale of the first image; distance between scales.
     "offsets", "scale", "scale_image",
-    # WINDOW: mode; kernel, stride, padding, dilation, size of the image; whether padding counts in an average.
+    # WINDOW: mode; kernel, stride, padding, dilation, size of the image; 1 to include padding in an average.
     "mode", "kernel_y", "kernel_x", "stride_y", "stride_x", "pad_y", "pad_x", "dilation_y", "dilation_x",
     "height_in", "width_in", "count_pad",
-    # What follows: stages; float32 output (-1: none); bits output, and the least values whose bit is 1 (-1: none).
+    # Epilogue: stages; float32 output (-1: none); bits output, and the least values whose bit is 1 (-1: none).
     "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "least",
-    # MOVE, UNPACK, QUANTIZE: where to read and to write; bytes between channels; the target's other strides.
+    # MOVE, UNPACK, QUANTIZE: memory to read and to write; distance between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
-    # TRANSFORM, WINOGRAD: bytes of a column of values at a point, all lines of a tile.
+    # TRANSFORM, WINOGRAD: bytes of a column of values at a point, for all lines of a tile.
     "column",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip
@@ -118,55 +118,55 @@ STEP = np.dtype([(name, np.int64) for name in _FIELDS])
 """One step, as a record."""
 
 WORK = (
-    # The program; memory of the thread's own, or shared where the thread does a part of each step.
+    # The program; the thread's own memory, or shared memory if the thread does a part of each step.
     "steps", "step_count", "stages", "arena", "scratch",
-    # The thread's first image, in bytes from the start of the input and the output; how many images it has, and how
-    # many the arena holds; their bytes.
+    # Offsets in bytes of the thread's first image in the input and the output; number of its images, number of images
+    # in the arena; bytes per image in the input and the output.
     "x", "y", "batch", "images", "x_bytes", "y_bytes",
-    # Which of how many equal shares of every step.
+    # Number of this thread's share of every step, and number of equal shares.
     "part", "parts",
 )  # fmt: skip
-"""What to do: the first fields of a job."""
+"""Description of the work: the first fields of a job."""
 
 _POOL_FIELDS = (
-    # Addresses: how many steps each thread has done, and what each one is up to, a `Duty` (FLAG_BYTES from one's to the
-    # next one's); what the caller says; how many of the others have done the job.
+    # Addresses: number of steps that each thread has done, and state of each thread, a `Duty` (FLAG_BYTES apart);
+    # message of the caller; number of other threads that have finished the job.
     "flags", "duties", "call", "done",
-    # This thread's number; how many others there are (0: it works alone); how many jobs it has done with others;
-    # addresses of the system's functions that give way to others, and that tell the processor (0: there is none).
+    # Number of this thread; number of other threads (0: it works alone); number of jobs done together;
+    # addresses of the system functions that yield and that return the current processor (0: none).
     "thread", "others", "seen", "give_way", "get_processor",
-    # Nothing: what two threads write must not lie in the same line of the cache, nor in two that are fetched in pairs.
+    # Padding: data of two threads must not share a cache line, nor two lines that are fetched as a pair.
     *(f"unused{number}" for number in range(10)),
 )  # fmt: skip
 
 FLAG_BYTES = 128
-"""What two threads write lies so far apart: two lines of the cache, which are fetched in pairs."""
+"""Distance between data of two threads: two cache lines, since lines are fetched in pairs."""
 
 
 class Duty(enum.IntEnum):
-    """What a thread that serves others is up to. It leaves only from READY, so that who is claimed is there to stay."""
+    """State of a helper thread. It goes to sleep only from READY, so that a claimed thread stays available."""
 
     AWAY = 0
-    READY = 1  # it looks out for a job
-    CLAIMED = 2  # the caller makes sure that all others are there, too
+    READY = 1  # polls for a job
+    CLAIMED = 2  # reserved while the caller checks that all others are ready, too
     WORKING = 3
 
 
 class Mode(enum.IntEnum):
-    """How the compiled function is called."""
+    """Mode of a call of the compiled function."""
 
-    HASTY = 0  # do a job, alone where the others are not there at this moment
-    PATIENT = 1  # likewise, after giving them a millisecond to come
-    SERVE = 2  # look out for jobs of others
+    HASTY = 0  # do a job, alone if the other threads are not ready now
+    PATIENT = 1  # do a job, alone if the other threads are not ready within a millisecond
+    SERVE = 2  # poll for jobs of a caller
 
 
 class CallField(enum.IntEnum):
-    """What a caller says, all in one line of the cache: the place, in units of 8 bytes."""
+    """Fields of the caller's message, in a single cache line; the value is the position in units of 8 bytes."""
 
-    PROCESSOR = 0  # where the caller is
-    X = 1  # where input
-    Y = 2  # and output begin
+    PROCESSOR = 0  # processor of the caller
+    X = 1  # address of the input
+    Y = 2  # address of the output
 
 
 JOB = np.dtype([(name, np.int64) for name in WORK + _POOL_FIELDS])
-"""What one thread has to do, and how it hears of it, as a record."""
+"""The work of one thread and its synchronisation with the others, as a record."""

@@ -1,4 +1,4 @@
-"""A few words of LLVM's vector language, for the inner loops that Numba cannot say."""
+"""Helpers to emit LLVM vector code, for inner loops that cannot be expressed in Numba."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ _POINTER = ir.PointerType()
 
 
 def load(b: Builder, address: Value, typ: ir.Type, align: int) -> Value:
-    """Load a value of a type from an address, an integer."""
+    """Load a value of a type from an address (an integer)."""
     return b.load(b.inttoptr(address, _POINTER), typ=typ, align=align)
 
 
 def store(b: Builder, value: Value, address: Value, align: int) -> None:
-    """Store a value at an address, an integer."""
+    """Store a value at an address (an integer)."""
     b.store(value, b.inttoptr(address, _POINTER), align=align)
 
 
 def plus(b: Builder, address: Value, index: Value, size: int) -> Value:
-    """Address of the item `index` of an array of items of `size` bytes."""
+    """Return the address of item `index` of an array of items of `size` bytes."""
     return b.add(address, b.mul(index, I64(size)))
 
 
 def apart(b: Builder, address: Value) -> Value:
-    """An address of which LLVM does not know how it was computed, so that it keeps it in a register of its own.
+    """Hide from LLVM how an address was computed, so that it keeps the address in a separate register.
 
-    Otherwise it computes the addresses of rows from one another, in every turn of the innermost loop.
+    Otherwise it derives the addresses of rows from each other in every iteration of the innermost loop.
     """
     return b.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [address], side_effect=False)
 
 
 def rows_from(b: Builder, first: Value, row_bytes: Value, numbers: range) -> list[Value]:
-    """The addresses of some rows, `row_bytes` apart, for an innermost loop."""
+    """Return the addresses of rows, `row_bytes` apart, for an innermost loop."""
     return [apart(b, b.add(first, b.mul(row_bytes, I64(number)))) for number in numbers]
 
 
 def splat(b: Builder, scalar: Value, typ: ir.VectorType) -> Value:
-    """The scalar in every lane."""
+    """Return a vector with the scalar in every lane."""
     empty = ir.Constant(typ, ir.Undefined)
     first = b.insert_element(empty, scalar, I32(0))
     return b.shuffle_vector(first, empty, ir.Constant(ir.VectorType(I32, typ.count), [0] * typ.count))
 
 
 def constant(number: float, typ: ir.VectorType) -> Value:
-    """The number in every lane."""
+    """Return a constant vector with the number in every lane."""
     return ir.Constant(typ, [typ.element(number)] * typ.count)
 
 
 def lanes(numbers: Iterable[int]) -> Value:
-    """The lanes that a shuffle takes."""
+    """Return the lane numbers of a shuffle."""
     found = list(numbers)
     return ir.Constant(ir.VectorType(I32, len(found)), found)
 
 
 def below(b: Builder, count: Value) -> Value:
-    """Which lanes have a number below `count`, an int64."""
+    """Return a mask of the lanes whose number is below `count`, an int64."""
     return b.icmp_signed("<", lanes(range(LANES)), splat(b, b.trunc(count, I32), WORDS))
 
 
@@ -79,12 +79,12 @@ def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
 
 
 def multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """x * y + z of vectors of float32, in one rounding where the processor can."""
+    """Return x * y + z of float32 vectors, fused into one rounding if the processor supports it."""
     return call(b, f"llvm.fmuladd.v{LANES}f32", REALS, x, y, z)
 
 
 def majority(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """Of words: each bit as most of x, y and not z have it."""
+    """Return the bitwise majority of x, y and not z."""
     if chosen_level().has("avx512f"):
         table = sum(1 << n for n in range(8) if (n >> 2 & 1) + (n >> 1 & 1) + (~n & 1) >= 2)
         return call(b, "llvm.x86.avx512.pternlog.d.512", WORDS, x, y, z, I32(table))
@@ -121,12 +121,12 @@ def runs_of(
     """Emit the sums of rows that consist of runs: for each run, `emit(rows, weights, panel bytes, terms, sums)`.
 
     Args:
-        b: where to emit.
-        rows: addresses of their first runs.
-        weights: address of the first panel's, LANES numbers of 4 bytes for each term.
-        taps: terms of a run, how many runs there are, and the bytes from one to the next.
-        sums: what to begin with.
-        emit: adds a run's products to the sums.
+        b: The LLVM builder.
+        rows: Addresses of the first runs of the rows.
+        weights: Address of the weights of the first panel, LANES numbers of 4 bytes for each term.
+        taps: Terms per run, number of runs, and the distance between them in bytes.
+        sums: Initial sums.
+        emit: Function that adds the products of a run to the sums.
     """
     terms, runs, run_bytes = taps
     run_weights = b.mul(terms, I64(4 * LANES))
@@ -143,7 +143,7 @@ def runs_of(
 def choose(
     b: Builder, key: Value, cases: Sequence[Callable[[], list[Value]]], otherwise: Sequence[Value]
 ) -> list[Value]:
-    """Emit a switch: case number `key` gives the values; `otherwise` stands for every other key."""
+    """Emit a switch: the case of number `key` gives the values; `otherwise` is the default case."""
     before = b.block
     after = b.append_basic_block("chosen")
     switch = b.switch(key, after)

@@ -30,7 +30,7 @@ _QUAD, _BOTH = (ir.VectorType(v.F32, count) for count in (4, 8))  # the channels
 
 
 def _emit_transform(b: Builder, args: list[Value]) -> None:
-    """Two tiles at a time: the channels of a pixel of both in one vector."""
+    """Transform two tiles at a time, with the channels of one pixel of each in one vector."""
     target, source, column, line, tiles = args
     tile_bytes = 2 * OUTPUTS * PIXEL_BYTES
 
@@ -57,7 +57,7 @@ def _emit_transform(b: Builder, args: list[Value]) -> None:
 
 
 def _emit_combined(b: Builder, inputs: list[Value], row: np.ndarray) -> Value:
-    """The sum of inputs times the factors of a row."""
+    """Return the sum of the inputs times the factors of a row."""
     total = None
     for each, factor in zip(inputs, row, strict=True):
         if factor and total is None:
@@ -68,7 +68,7 @@ def _emit_combined(b: Builder, inputs: list[Value], row: np.ndarray) -> Value:
 
 
 def _emit_store(b: Builder, tile: int, values: list[Value], place: Value) -> None:
-    """Store the three channels of even pixels and those of odd ones, of one of two tiles, and nothing beyond them."""
+    """Store only the three channels of even pixels and those of odd pixels, of one of two tiles."""
     first = tile * _QUAD.count
     if len(values) == 1:
         pair = b.shuffle_vector(values[0], values[0], v.lanes(range(first, first + 2)))
@@ -127,7 +127,7 @@ def _emit_outputs(b: Builder, own: list[Value], to: Finish) -> None:
         difference_one, difference_two = (b.fsub(*pair) for pair in (ones, twos))
 
         def powers(total: Value, of_two: Value, power: int, half: Value = half) -> Value:
-            """Add what the points 2, -2 and 1/2 give to the output of this number."""
+            """Add the contributions of the points 2, -2 and 1/2 to the output of this number."""
             if power == 0:
                 return b.fadd(b.fadd(total, of_two), half)
             total = v.multiply_add(b, of_two, v.constant(2.0**power, v.REALS), total)
