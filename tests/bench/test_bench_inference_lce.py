@@ -150,12 +150,12 @@ def test_lce_is_timed_with_one_image_and_at_most_two_threads(fake, monkeypatch: 
     monkeypatch.setattr(inference, "pack", lambda *_, **__: SimpleNamespace(graph=None))
     monkeypatch.setattr(inference, "Model", lambda *_: lambda array: np.zeros((len(array), 10), np.float32))
     engine = fake()
-    alone = measure_network("birealnet20", 1, 1, 2, compile_=False, lce=engine)
+    alone = measure_network("birealnet20", 1, 1, 2, compile_=False, c_file=False, lce=engine)
     assert list(alone.seconds) == ["zerocross", "zerocross-int8", "lce", "eager", "twin-eager"]
     assert alone.seconds["lce"] == [1003, 1003]  # two warm-up calls and a timed one
-    assert "lce" not in measure_network("birealnet20", 2, 1, 1, compile_=False, lce=engine).seconds
-    assert "lce" not in measure_network("birealnet20", 1, 3, 1, compile_=False, lce=engine).seconds
-    assert "lce" not in measure_network("digits_net", 1, 1, 1, compile_=False, lce=engine).seconds
+    assert "lce" not in measure_network("birealnet20", 2, 1, 1, compile_=False, c_file=False, lce=engine).seconds
+    assert "lce" not in measure_network("birealnet20", 1, 3, 1, compile_=False, c_file=False, lce=engine).seconds
+    assert "lce" not in measure_network("digits_net", 1, 1, 1, compile_=False, c_file=False, lce=engine).seconds
 
 
 def test_the_cost_of_a_layer_is_that_of_one_more_layer():
