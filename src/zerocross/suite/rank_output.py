@@ -34,7 +34,7 @@ def draw(document: Mapping[str, Any], title: str, path: Path) -> None:
             left = index < half
             y = -(bars + 0.8 + (index if left else len(names) - 1 - index))
             end = low - pad if left else high + pad
-            colour = COLOURS[1] if name.startswith("filter") else INK
+            colour = COLOURS[1] if name.startswith("filter") or name == "flip" else INK
             axis.plot([ranks[name], ranks[name], end], [0, y, y], color=colour, lw=0.9)
             text = f"{name}  {ranks[name]:.2f}" if left else f"{ranks[name]:.2f}  {name}"
             axis.text(end, y, f" {text} ", ha="right" if left else "left", va="center", color=colour)
