@@ -21,6 +21,7 @@ from zerocross import train
 from zerocross.sweep.cache import RunCache
 from zerocross.sweep.execution import Execution
 from zerocross.sweep.trainings import run_all
+from zerocross.tune.workers import one_thread
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "Slurm is here")
 
@@ -58,10 +59,11 @@ def forks() -> Iterator[Forks]:
 
 
 def unbroken(seeds: int, folder: Path) -> list[dict[str, Any]]:
-    """Run the same configs in this process, one after the other."""
+    """Run the same configs in this process, one after the other, on one thread as the jobs do."""
     config = train.with_method(train.RECIPES["digits"].config, "filter")
     whole = [train.changed(config, {**CHANGES, "stages.0.epochs": str(EPOCHS), "seed": str(s)}) for s in range(seeds)]
-    return run_all(whole, train.Placement(), RunCache(folder / "results", folder / "work", keep=True), show=False)
+    with one_thread():
+        return run_all(whole, train.Placement(), RunCache(folder / "results", folder / "work", keep=True), show=False)
 
 
 def check_equal(actual: Path, folder: Path, seeds: int) -> None:
