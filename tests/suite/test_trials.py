@@ -120,3 +120,10 @@ def test_the_report_of_known_tables() -> None:
     assert "takes more trials" in text
     assert "is worse" in text
     assert [len(panel.curves) for panel in panels(document)] == [2, 2, 2]
+
+
+def test_small_tables_are_compared_after_fewer_trials() -> None:
+    tables = {"task": {"filter": bowl("filter", 8, 0.3), "flip": bowl("filter", 4, 0.3)}}
+    document = report(tables, repeats=2)
+    assert "After 2 random trials it" in page(document, "x.svg")
+    assert [len(document["tasks"]["task"][space]["bayesian"]) for space in ("filter", "flip")] == [8, 4]

@@ -70,11 +70,7 @@ def trials_command(
 
     Reads results only. Writes RESULTS/trials.json and pictures. Exit code 1 if there is no complete table.
     """
-    import os
-
     from zerocross import train
-    from zerocross.figures import pictures
-    from zerocross.files import write_json, write_text
     from zerocross.suite import trials, trials_report
     from zerocross.suite.tasks import TASKS
     from zerocross.sweep.cache import RunCache
@@ -92,14 +88,7 @@ def trials_command(
         )
         return 1
     document = trials_report.report(tables, repeats=repeats)
-    write_json(results / "trials.json", document)
-    for kind in ("svg", "png"):
-        pictures.draw(trials_report.panels(document), [], results / f"trials.{kind}")
-    folder = os.path.relpath(results, page.parent) if page else str(results)
-    text = trials_report.page(document, f"{folder}/trials.svg")
-    typer.echo(text)
-    if page is not None:
-        write_text(page, text)
+    _write(document, trials_report, results / "trials", page)
     return 0
 
 
@@ -171,10 +160,6 @@ def one_number_command(
     Half of the tasks choose the default flip rate on held-out training data, the other half judge it on test data.
     Writes RESULTS/one-number.json and pictures. An interrupted command continues when run again.
     """
-    import os
-
-    from zerocross.figures import pictures
-    from zerocross.files import write_json, write_text
     from zerocross.suite import one_number, one_number_report
     from zerocross.suite.table import task_names
     from zerocross.sweep.cache import RunCache
@@ -189,12 +174,29 @@ def one_number_command(
     if code := train_runs(one_number.judging_runs(chosen, find), cache, place, execution, quiet=quiet):
         return code
     document = one_number_report.judge(one_number.measured(chosen, find))
-    write_json(results / "one-number.json", document)
+    _write(document, one_number_report, results / "one-number", page)
+    return 0
+
+
+def _write(document: dict[str, Any], report: Any, path: Path, page: Path | None) -> None:
+    """Write PATH.json and pictures, print the page, and write it, too, if a file is given.
+
+    Args:
+        document: Fit for JSON.
+        report: The module with `panels(document)` and `page(document, picture)`.
+        path: Of the results, without a suffix.
+        page: The file of the page, or None.
+    """
+    import os
+
+    from zerocross.figures import pictures
+    from zerocross.files import write_json, write_text
+
+    write_json(path.with_suffix(".json"), document)
     for kind in ("svg", "png"):
-        pictures.draw(one_number_report.panels(document), [], results / f"one-number.{kind}")
-    folder = os.path.relpath(results, page.parent) if page else str(results)
-    text = one_number_report.page(document, f"{folder}/one-number.svg")
+        pictures.draw(report.panels(document), [], path.with_suffix(f".{kind}"))
+    folder = os.path.relpath(path.parent, page.parent) if page else str(path.parent)
+    text = report.page(document, f"{folder}/{path.name}.svg")
     typer.echo(text)
     if page is not None:
         write_text(page, text)
-    return 0

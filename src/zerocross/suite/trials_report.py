@@ -165,10 +165,10 @@ def page(document: Mapping[str, Any], picture: str) -> str:
 
 def _verdicts(document: Mapping[str, Any]) -> list[str]:
     """Return one paragraph for each space that is compared with the filter's."""
-    at = document["trials"].index(10)
     near = document["points"].index(1.0)
     lines = []
     for space, entry in document["overall"].items():
+        at = min(document["trials"].index(10), len(entry["regret_difference"]) - 1)  # small tables have fewer settings
         saved, gap = entry["trials_difference"][near], entry["regret_difference"][at]
         count = "more" if saved[1] > 0 else "fewer" if saved[2] < 0 else "no clearly different number of"
         worse = "is worse" if gap[1] > 0 else "is better" if gap[2] < 0 else "does not differ significantly"
@@ -176,7 +176,7 @@ def _verdicts(document: Mapping[str, Any]) -> list[str]:
             f"- **{space}** against **{BASE}** ({len(entry['tasks'])} tasks): to come within 1 point of its own best "
             f"it takes {count} trials: {_cell(saved, '+.1f')} on average "
             f"({_cell(entry[space]['trials'][near], '.1f')} against {_cell(entry[BASE]['trials'][near], '.1f')}). "
-            f"After 10 random trials it {worse}: {_cell(gap, '+.2f')} points of regret."
+            f"After {document['trials'][at]} random trials it {worse}: {_cell(gap, '+.2f')} points of regret."
         )
     return lines
 
