@@ -36,9 +36,15 @@ def problem(command: Command) -> str | None:
 
 @pytest.mark.parametrize("page", PARSED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_exists(page: Path) -> None:
-    # `zerocross data fetch | check` in a table has alternatives, `zerocross COMMAND --help` stands for any command.
-    plain = [each for each in PARSED[page] if "|" not in each.words and each.words[0] != "COMMAND"]
+    # `zerocross COMMAND --help` stands for any command.
+    plain = [first_alternative(each) for each in PARSED[page] if each.words[0] != "COMMAND"]
     assert [wrong for command in plain if (wrong := problem(command))] == []
+
+
+def first_alternative(command: Command) -> Command:
+    """`data fetch | check` -> `data fetch`; the options of a command with alternatives are checked, too."""
+    words = [word for index, word in enumerate(command.words) if "|" not in (word, command.words[index - 1])]
+    return Command(words, command.comment)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +53,12 @@ def test_every_command_exists(page: Path) -> None:
 )
 def test_a_wrong_command_is_found(words: list[str], message: str) -> None:
     assert message in str(problem(Command(words, "")))
+
+
+def test_options_after_alternatives_are_checked() -> None:
+    assert first_alternative(Command(["data", "fetch", "|", "check"], "")).words == ["data", "fetch"]
+    wrong = first_alternative(Command(["suite", "run", "--tabel", "published", "|", "tuned"], ""))
+    assert "unknown option --tabel" in str(problem(wrong))
 
 
 def test_the_faq_answers_all_fifteen_questions_with_a_command() -> None:

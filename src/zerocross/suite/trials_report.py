@@ -114,7 +114,7 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
             curves.append(Curve(f"{space}, random", trials, row["random"]))
             if "bayesian" in row:
                 curves.append(Curve(f"{space}, Bayesian", trials, row["bayesian"], dash=True))
-        result.append(Panel(title=task, x="trials", y="accuracy on unseen seeds (%)", curves=curves, x_scale="log"))
+        result.append(Panel(title=task, x="trials", y="accuracy on unseen seeds (%)", curves=curves))
     return result
 
 
