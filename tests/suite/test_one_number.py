@@ -30,21 +30,52 @@ def results(best: Callable[[Task], float], height: Callable[[SuiteRun], float] =
 
 
 def test_choosing_and_judging_share_neither_seeds_nor_data() -> None:
-    chosen = one_number.choosing_runs(SOME)
-    judged = one_number.judging_runs(SOME, results(lambda _: 1e-2))
-    assert len({run.config.hash for run in chosen}) == len(chosen)
-    assert {run.config.seed for run in chosen} == set(range(5))
+    find = results(lambda _: 1e-2)
+    screened, decided = one_number.screening_runs(SOME), one_number.deciding_runs(SOME, find)
+    judged = one_number.judging_runs(SOME, find)
+    chosen = {run.config.hash: run for run in [*screened, *decided]}
+    assert {run.config.seed for run in chosen.values()} == set(range(5))
     assert {run.config.seed for run in judged} == set(range(5, 10))
-    assert all(run.config.data.validate for run in chosen)
+    assert all(run.config.data.validate for run in chosen.values())
     assert not any(run.config.data.validate for run in judged)
+    assert {run.config.compile for run in [*chosen.values(), *judged]} == {"on"}
     variants = len(one_number.VARIANTS) - 1
-    assert len(chosen) == 5 * (8 * (7 + 9 + 25) + 4 * variants * 7)
+    assert len(one_number.GRID) == len(set(one_number.GRID)) == 25
+    assert len(screened) == 7 * (4 * 5 + 4 * 3) + 8 * (9 * 3 + 16 * 2)
+    assert len(decided) == 8 * 6 * 5 + 4 * variants * 3 * 3
     assert len(judged) == 5 * (8 * 2 + 4 * variants)
-    halves = one_number.halves(SOME)
-    assert [task.name for task in halves.choosing][:2] == ["digits", "fashion-mnist"]
-    assert len(halves.judging) == 4
-    with pytest.raises(ValueError, match="there are 1 tasks"):
+
+
+def test_the_halves_do_not_depend_on_the_tasks_that_are_named() -> None:
+    split = one_number.halves(SOME)
+    assert [task.name for task in split.choosing] == ["digits", "fashion-mnist", "hapt", "Crop"]
+    assert [task.name for task in split.judging] == ["mnist", "audiomnist", "imdb", "ECG5000"]
+    assert [task.name for task in one_number.halves(SOME[1:4]).judging] == ["mnist", "audiomnist"]
+    with pytest.raises(ValueError, match=r"digits all belong to one half.*choose the default \(digits, fashion-mnist"):
         one_number.halves(SOME[:1])
+
+
+def test_the_best_setting_is_chosen_among_the_finalists_with_all_seeds() -> None:
+    """With the seeds of the screening the second best leads; with all seeds the best does; others are not repeated."""
+    best, lucky = (1e-3, 0.1), (3e-3, 0.3)
+
+    def find(run: SuiteRun) -> dict[str, Any]:
+        setting = (run.settings["optimizer.alpha"], run.settings["optimizer.gamma"])
+        luck = 2.0 if setting == lucky and run.config.seed in one_number.SCREENING_SEEDS else 0.0
+        return {"score": {best: 91.0, lucky: 90.0}.get(setting, 80.0 - run.settings["optimizer.alpha"]) + luck}
+
+    task = SOME[0]
+    assert one_number.finalists(task, find)[:2] == [lucky, best]
+    assert len(one_number.finalists(task, find)) == one_number.FINALISTS
+    assert one_number.best_setting(task, find) == best
+    assert one_number.finalists(task, lambda _: None) == []
+    assert one_number.best_setting(task, lambda _: None) is None
+
+
+def test_variants_are_trained_at_the_default_and_its_neighbours() -> None:
+    assert one_number.rates_of(SOME, "tied", results(lambda _: 1e-2)) == (5e-3, 1e-2, 2e-2)
+    assert one_number.rates_of(SOME, "tied", results(lambda _: 1e-3)) == (1e-3, 2e-3)
+    assert one_number.rates_of(SOME, "tied", lambda _: None) == ()
 
 
 def test_one_rate_that_is_best_everywhere_holds() -> None:

@@ -169,10 +169,13 @@ def one_number_command(
     def find(run: SuiteRun) -> dict[str, Any] | None:
         return cache.find(run.job(place))
 
-    if code := train_runs(one_number.choosing_runs(chosen, variants=variants), cache, place, execution, quiet=quiet):
-        return code
-    if code := train_runs(one_number.judging_runs(chosen, find), cache, place, execution, quiet=quiet):
-        return code
+    for part in (
+        lambda: one_number.screening_runs(chosen),
+        lambda: one_number.deciding_runs(chosen, find, variants=variants),
+        lambda: one_number.judging_runs(chosen, find),
+    ):
+        if code := train_runs(part(), cache, place, execution, quiet=quiet):
+            return code
     document = one_number_report.judge(one_number.measured(chosen, find))
     _write(document, one_number_report, results / "one-number", page)
     return 0

@@ -1,10 +1,13 @@
 """One number instead of alpha and gamma: trainings that measure how much a fixed flip rate loses, and where.
 
-1. Sensitivity: accuracy over the flip rate, and over alpha at gamma = 0.1, on held-out training data.
-2. The default flip rate is the best one on average over half of the tasks (the first, third, ... of the list).
-3. On test data, with other seeds: the default against the best of 25 settings of (alpha, gamma), found per task on
-   held-out data; the other half of the tasks judges.
-4. Variants (closed loop, per layer, tied, normalised gradients), each with its own best rate, chosen as in 2.
+1. Screening, on held-out training data: accuracy over the flip rate, over alpha at gamma = 0.1, and over a grid of 25
+   settings of (alpha, gamma), with a few seeds.
+2. Deciding, on held-out training data: the default flip rate is the best one on average over half of the tasks (the
+   first, third, ... of the suite). The best settings of each task's grid are repeated with more seeds, and the best one
+   is chosen. The variants (closed loop, per layer, tied, normalised gradients) are trained at three flip rates around
+   the default, on the tasks that choose it.
+3. Judging, on test data with other seeds: the default against the best setting of each task, and the variants, each
+   with its own best rate, on the other half of the tasks.
 """
 
 from __future__ import annotations
@@ -15,15 +18,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from zerocross.suite.table import Find, Settings, SuiteRun, suite_run
-from zerocross.suite.tasks import Task
-from zerocross.suite.trials import settings_of
-from zerocross.tune.spaces import SPACES
+from zerocross.suite.table import COMPILED, Find, Settings, SuiteRun, suite_run
+from zerocross.suite.tasks import TASKS, Task
 
 RATES = (1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
 ALPHAS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-TRIALS = 25
+GAMMA = 0.1
+# All nine alphas at the paper's gamma, and all but the smallest at a longer and a shorter inner memory.
+GRID = (
+    *((alpha, GAMMA) for alpha in ALPHAS),
+    *((alpha, gamma) for gamma in (0.03, 0.3) for alpha in ALPHAS[1:]),
+)
+SCREENING_SEEDS, CURVE_SEEDS = range(2), range(3)  # of each setting of the grid; of each point of a sensitivity curve
 CHOOSING_SEEDS, JUDGING_SEEDS = range(5), range(5, 10)
+FINALISTS = 6  # settings of the grid that are repeated with all CHOOSING_SEEDS
 OPEN = "open"
 VARIANTS: Mapping[str, Settings] = MappingProxyType(
     {
@@ -43,7 +51,7 @@ class Halves:
     """The tasks that choose defaults, and the tasks that judge them.
 
     Args:
-        choosing: The first, third, ... task.
+        choosing: The first, third, ... task of the suite.
         judging: The others.
     """
 
@@ -52,54 +60,62 @@ class Halves:
 
 
 def halves(tasks: Sequence[Task]) -> Halves:
-    """Split tasks by their position in the list, so that the split is not a choice."""
-    if len(tasks) < 2:
+    """Split tasks by their position in the suite, so that the split is not a choice; each half must have a task."""
+    first = set(list(TASKS)[0::2])
+    split = Halves([task for task in tasks if task.name in first], [task for task in tasks if task.name not in first])
+    if not split.choosing or not split.judging:
         raise ValueError(
-            f"there are {len(tasks)} tasks; one half chooses and the other judges, so there must be at least 2"
+            f"the tasks {', '.join(task.name for task in tasks)} all belong to one half of the suite; name tasks that "
+            f"choose the default ({', '.join(name for name in TASKS if name in first)}) and tasks that judge it (the "
+            "others)"
         )
-    return Halves(tasks[0::2], tasks[1::2])
+    return split
 
 
-def flip_runs(task: Task, variant: str, rate: float, *, judge: bool = False) -> list[SuiteRun]:
-    """Return a variant with a flip rate, on held-out training data, or (to judge) on test data with other seeds."""
-    settings = {"optimizer.flip_rate": rate, **VARIANTS[variant]}
-    return _seeds(task, "flip", settings, judge=judge)
+def flip_runs(task: Task, variant: str, rate: float, seeds: Sequence[int], *, judge: bool = False) -> list[SuiteRun]:
+    """Return a variant with a flip rate, on held-out training data, or (to judge) on test data."""
+    return _runs(task, "flip", {"optimizer.flip_rate": rate, **VARIANTS[variant]}, seeds, judge=judge)
 
 
-def alpha_runs(task: Task, alpha: float) -> list[SuiteRun]:
-    """Return the paper's filter with an alpha and gamma = 0.1, on held-out training data."""
-    return _seeds(task, "filter", {"optimizer.alpha": alpha, "optimizer.gamma": 0.1})
+def grid_runs(task: Task, setting: tuple[float, float], seeds: Sequence[int], *, judge: bool = False) -> list[SuiteRun]:
+    """Return the filter with (alpha, gamma), on held-out training data, or (to judge) on test data."""
+    alpha, gamma = setting
+    return _runs(task, "filter", {"optimizer.alpha": alpha, "optimizer.gamma": gamma}, seeds, judge=judge)
 
 
-def search_settings() -> list[Settings]:
-    """Return the (alpha, gamma) of a search: the first settings of the Sobol sequence of the filter's space."""
-    return settings_of(SPACES["filter"], 32)[:TRIALS]
-
-
-def search_runs(task: Task, settings: Settings, *, judge: bool = False) -> list[SuiteRun]:
-    """Return one setting of the search, on held-out training data, or (to judge) on test data with other seeds."""
-    return _seeds(task, "filter", settings, judge=judge)
-
-
-def _seeds(task: Task, method: str, settings: Settings, *, judge: bool = False) -> list[SuiteRun]:
-    seeds = JUDGING_SEEDS if judge else CHOOSING_SEEDS
+def _runs(task: Task, method: str, settings: Settings, seeds: Sequence[int], *, judge: bool) -> list[SuiteRun]:
+    settings = {**settings, **COMPILED}
     return [suite_run(task, method, "one-number", seed, settings, validate=not judge) for seed in seeds]
 
 
-def choosing_runs(tasks: Sequence[Task], *, variants: bool = True) -> list[SuiteRun]:
-    """Return all trainings on held-out data: sensitivity and search on all tasks, variants on those that choose."""
+def screening_runs(tasks: Sequence[Task]) -> list[SuiteRun]:
+    """Return the trainings of the first part: flip rates, alphas and the grid, on held-out training data."""
+    choosing = halves(tasks).choosing
     runs = []
     for task in tasks:
         for rate in RATES:
-            runs += flip_runs(task, OPEN, rate)
-        for alpha in ALPHAS:
-            runs += alpha_runs(task, alpha)
-        for settings in search_settings():
-            runs += search_runs(task, settings)
-    for task in halves(tasks).choosing if variants else ():
+            runs += flip_runs(task, OPEN, rate, CHOOSING_SEEDS if task in choosing else CURVE_SEEDS)
+        for setting in GRID:
+            runs += grid_runs(task, setting, CURVE_SEEDS if setting[1] == GAMMA else SCREENING_SEEDS)
+    return runs
+
+
+def deciding_runs(tasks: Sequence[Task], find: Find, *, variants: bool = True) -> list[SuiteRun]:
+    """Return the trainings of the second part, once those of the first are finished.
+
+    Args:
+        tasks: The tasks.
+        find: Returns the result of a run, or None.
+        variants: Also train the variants.
+    """
+    runs = [
+        run for task in tasks for setting in finalists(task, find) for run in grid_runs(task, setting, CHOOSING_SEEDS)
+    ]
+    if variants:
         for variant in VARIANTS:
-            for rate in RATES:
-                runs += flip_runs(task, variant, rate) if variant != OPEN else []
+            for rate in rates_of(tasks, variant, find) if variant != OPEN else ():
+                for task in halves(tasks).choosing:
+                    runs += flip_runs(task, variant, rate, CURVE_SEEDS)
     return runs
 
 
@@ -115,23 +131,43 @@ def scores_of(runs: Sequence[SuiteRun], find: Find) -> list[float] | None:
     return None if any(result is None for result in results) else [result["score"] for result in results if result]
 
 
+def rates_of(tasks: Sequence[Task], variant: str, find: Find) -> Sequence[float]:
+    """Return the flip rates among which a variant's is chosen: all, or the default of OPEN and its neighbours."""
+    if variant == OPEN:
+        return RATES
+    default = default_rate(tasks, OPEN, find)
+    if default is None:
+        return ()
+    at = RATES.index(default)
+    return RATES[max(at - 1, 0) : at + 2]
+
+
 def default_rate(tasks: Sequence[Task], variant: str, find: Find) -> float | None:
     """Return the best flip rate of a variant on average over the tasks that choose; None if a run is missing."""
+    seeds = CHOOSING_SEEDS if variant == OPEN else CURVE_SEEDS
     means = {}
-    for rate in RATES:
-        scores = [mean_score(flip_runs(task, variant, rate), find) for task in halves(tasks).choosing]
+    for rate in rates_of(tasks, variant, find):
+        scores = [mean_score(flip_runs(task, variant, rate, seeds), find) for task in halves(tasks).choosing]
         if any(score is None for score in scores):
             return None
         means[rate] = statistics.fmean(score for score in scores if score is not None)
-    return max(means, key=lambda rate: means[rate])
+    return max(means, key=lambda rate: means[rate]) if means else None
 
 
-def best_settings(task: Task, find: Find) -> Settings | None:
-    """Return the (alpha, gamma) of the best trial on held-out data; None if a run is missing."""
-    means = [(mean_score(search_runs(task, settings), find), settings) for settings in search_settings()]
-    if any(mean is None for mean, _ in means):
+def finalists(task: Task, find: Find) -> list[tuple[float, float]]:
+    """Return the best settings of the grid after screening; an empty list if a run is missing."""
+    means = {setting: mean_score(grid_runs(task, setting, SCREENING_SEEDS), find) for setting in GRID}
+    if any(mean is None for mean in means.values()):
+        return []
+    return sorted(GRID, key=lambda setting: -(means[setting] or 0.0))[:FINALISTS]
+
+
+def best_setting(task: Task, find: Find) -> tuple[float, float] | None:
+    """Return the (alpha, gamma) of the best finalist; None if a run is missing."""
+    means = {setting: mean_score(grid_runs(task, setting, CHOOSING_SEEDS), find) for setting in finalists(task, find)}
+    if not means or any(mean is None for mean in means.values()):
         return None
-    return max(means, key=lambda pair: pair[0] or 0.0)[1]
+    return max(means, key=lambda setting: means[setting] or 0.0)
 
 
 def judging_runs(tasks: Sequence[Task], find: Find) -> list[SuiteRun]:
@@ -139,11 +175,11 @@ def judging_runs(tasks: Sequence[Task], find: Find) -> list[SuiteRun]:
     runs = []
     rates = {variant: default_rate(tasks, variant, find) for variant in VARIANTS}
     for task in tasks:
-        if (settings := best_settings(task, find)) is not None:
-            runs += search_runs(task, settings, judge=True)
+        if (setting := best_setting(task, find)) is not None:
+            runs += grid_runs(task, setting, JUDGING_SEEDS, judge=True)
         for variant, rate in rates.items():
             if rate is not None and (variant == OPEN or task in halves(tasks).judging):
-                runs += flip_runs(task, variant, rate, judge=True)
+                runs += flip_runs(task, variant, rate, JUDGING_SEEDS, judge=True)
     return runs
 
 
@@ -154,14 +190,16 @@ def measured(tasks: Sequence[Task], find: Find) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     for task in tasks:
         row: dict[str, Any] = {"half": "judges" if task.name in judging else "chooses"}
-        row["flip_rate"] = _curve({rate: flip_runs(task, OPEN, rate) for rate in RATES}, find)
-        row["alpha"] = _curve({alpha: alpha_runs(task, alpha) for alpha in ALPHAS}, find)
-        if (settings := best_settings(task, find)) is not None:
-            row["best"] = {"settings": dict(settings), "test": scores_of(search_runs(task, settings, judge=True), find)}
+        row["flip_rate"] = _curve({rate: flip_runs(task, OPEN, rate, CURVE_SEEDS) for rate in RATES}, find)
+        row["alpha"] = _curve({alpha: grid_runs(task, (alpha, GAMMA), CURVE_SEEDS) for alpha in ALPHAS}, find)
+        if (setting := best_setting(task, find)) is not None:
+            test = scores_of(grid_runs(task, setting, JUDGING_SEEDS, judge=True), find)
+            row["best"] = {"settings": {"alpha": setting[0], "gamma": setting[1]}, "test": test}
         row["variants"] = {
             variant: scores
             for variant, rate in rates.items()
-            if rate is not None and (scores := scores_of(flip_runs(task, variant, rate, judge=True), find)) is not None
+            if rate is not None
+            and (scores := scores_of(flip_runs(task, variant, rate, JUDGING_SEEDS, judge=True), find)) is not None
         }
         rows[task.name] = row
     return {"rates": rates, "tasks": rows}

@@ -10,7 +10,7 @@ import numpy as np
 
 from zerocross.figures.panel import Curve, Panel
 from zerocross.suite import rank
-from zerocross.suite.one_number import OPEN, TRIALS, VARIANTS
+from zerocross.suite.one_number import GRID, OPEN, VARIANTS
 
 MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
 _RESAMPLES = 2000
@@ -95,9 +95,9 @@ def page(document: Mapping[str, Any], picture: str) -> str:
         (
             f"{verdict}: at the default flip rate of {rate:g}, untouched, the {len(judged)} tasks that judge lose "
             f"{mean['loss']:.2f} points on average ({mean['low']:.2f} to {mean['high']:.2f}) and {worst:.2f} at most, "
-            f"on test data, against the best of {TRIALS} settings of (alpha, gamma) found for each task (goal: at most "
-            f"{MEAN_GOAL} and {WORST_GOAL}). The default was chosen on the other tasks, on held-out training data; "
-            "settings were chosen with five seeds and judged with five others."
+            f"on test data, against the best of {len(GRID)} settings of (alpha, gamma) found for each task (goal: at "
+            f"most {MEAN_GOAL} and {WORST_GOAL}). The default was chosen on the other tasks, on held-out training "
+            "data; settings were chosen with five seeds and judged with five others."
         ),
         "",
         f"![Accuracy over flip rate and alpha]({picture})",

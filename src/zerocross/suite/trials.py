@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import qmc
 
-from zerocross.suite.table import Find, Settings, SuiteRun, suite_run
+from zerocross.suite.table import COMPILED, Find, Settings, SuiteRun, suite_run
 from zerocross.suite.tasks import Task
 from zerocross.tune.space import Parameter, SearchSpace, Value
 from zerocross.tune.spaces import SPACES as SEARCHED
@@ -65,7 +65,7 @@ def runs(task: Task, name: str, count: int, seeds: int) -> list[SuiteRun]:
     space = SEARCHED[name]
     method = str(space.fixed["method"])
     return [
-        suite_run(task, method, f"settings:{name}", seed, settings, validate=True)
+        suite_run(task, method, f"settings:{name}", seed, {**settings, **COMPILED}, validate=True)
         for settings in settings_of(space, count)
         for seed in range(seeds)
     ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocross.filters.flips import alpha_for_flips
-from zerocross.suite.table import Find, SuiteRun, suite_run
+from zerocross.suite.table import COMPILED, Find, SuiteRun, suite_run
 from zerocross.suite.tasks import Task
 from zerocross.train.variants import with_epochs
 
@@ -43,7 +43,7 @@ class Cell:
         """Return one training with a flip rate."""
         if not self.length > 0 or self.batch_size < 1:
             raise ValueError(f"length is {self.length:g} and batch size {self.batch_size}; both must be positive")
-        settings = {"optimizer.flip_rate": rate, "optimizer.gamma": GAMMA, "batch_size": self.batch_size}
+        settings = {"optimizer.flip_rate": rate, "optimizer.gamma": GAMMA, "batch_size": self.batch_size, **COMPILED}
         run = suite_run(self.task, METHOD, "units", seed, settings, validate=True)
         epochs = max(1, round(self.length * self.task.epochs))
         return dataclasses.replace(run, config=with_epochs(run.config, epochs), settings={**settings, "epochs": epochs})

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from zerocross import train
 from zerocross.provenance import provenance
 from zerocross.sweep.cache import RunCache
@@ -65,12 +67,23 @@ def run_short(
         Interrupted: on SIGINT or SIGTERM; see run_jobs.
     """
     execution = execution or Execution()
+    networks = list(dict.fromkeys(map(_compiled_network, jobs)))
+    ordered = sorted(jobs, key=lambda job: networks.index(_compiled_network(job)))  # so that each is compiled once
     if execution.parallel == 1:
-        return run_jobs(jobs, cache, execution, show=show)
-    todo = list({job.key: job for job in jobs if cache.find(job) is None}.values())
+        outcomes = run_jobs(ordered, cache, execution, show=show)
+        results = {job.key: outcome for job, outcome in zip(ordered, outcomes, strict=True)}
+        return [results[job.key] for job in jobs]
+    todo = list({job.key: job for job in ordered if cache.find(job) is None}.values())
     ended = run_jobs(_batches(todo, execution.parallel), cache, execution, show=show)
     reasons = {job.key: batch["failed"] for batch in ended if "failed" in batch for job in _members_of(batch["jobs"])}
     return [cache.find(job) or failure(job, reasons.get(job.key, "not run")) for job in jobs]
+
+
+def _compiled_network(job: Job) -> str:
+    """Return all that the compiled code of a run depends on; empty if it is not compiled."""
+    config = job.payload["config"]
+    parts = ("data", "model", "method", "batch_size", "stages", "precision")
+    return "" if config["compile"] == "off" else json.dumps([config[part] for part in parts])
 
 
 def _batches(jobs: Sequence[Job], parallel: int) -> list[Job]:
@@ -107,6 +120,7 @@ def _work(job: Job, folder: Path, show: bool) -> Result:
     config = from_dict(job.payload["config"])
     place = build_part(train.Placement, job.payload["place"], "place.")
     dataset = _reader(place)(config)
+    _forget_compiled(_compiled_network(job))
     start = time.process_time()
     outcome: dict[str, Any]
     with one_thread():
@@ -139,6 +153,17 @@ def _commit() -> str | None:
 @functools.lru_cache(maxsize=1)
 def _reader(place: train.Placement) -> Reader:
     return Reader(place)
+
+
+@functools.lru_cache(maxsize=1)
+def _forget_compiled(network: str) -> None:
+    """Forget compiled code whenever the network or the shape of its inputs changes.
+
+    Otherwise torch would compile the next network for variable shapes, so that its rounding would depend on the runs
+    before it, and after a few networks it would stop compiling.
+    """
+    del network
+    torch.compiler.reset()
 
 
 def _check(job: Job, result: Result) -> None:
