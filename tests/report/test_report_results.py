@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from zerocross.figures import page
+from zerocross.figures.panel import Curve, Panel
 from zerocross.report import markup
 from zerocross.report.page import build
 from zerocross.report.results import Results, read
 from zerocross.report.sections import section
+from zerocross.suite.section import section as suite_section
 
 
 class Text(HTMLParser):
@@ -71,6 +73,29 @@ def test_the_largest_scale_of_each_artefact_is_read_and_figures_come_first(resul
     ]
     assert [each["name"] for each in result.comparisons] == ["compare-digits-2epochs"]
     assert [line.partition(":")[0] for line in result.left_out] == ["broken.json", "fig5-smoke.json"]
+
+
+def test_results_of_the_suite_are_shown_with_their_picture(tmp_path: Path) -> None:
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    ranking = suite_section("suite-published", "Ranking", "Who wins.", "zerocross suite rank", picture=True)
+    claim = {"sentence": "One rate serves all.", "holds": False, "figures": "0.9 points"}
+    curves = [Curve("digits", [0.01, 0.1], [0.0, -1.0])]
+    panels = [Panel("sensitivity", "flip rate", "points", x_scale="log", curves=curves)]
+    number = suite_section("one-number", "One number", "", "zerocross suite one-number", claims=[claim], panels=panels)
+    (folder / "rank-published.json").write_text(json.dumps({"pairs": [], **ranking}), encoding="utf-8")
+    (folder / "rank-published.svg").write_text("<svg/>", encoding="utf-8")
+    (folder / "one-number.json").write_text(json.dumps(number), encoding="utf-8")
+    (folder / "units.json").write_text("{}", encoding="utf-8")
+    (folder / "spoilt.json").write_text(json.dumps({"kind": "zerocross suite"}), encoding="utf-8")
+    result = read(tmp_path)
+    assert [each["name"] for each in result.studies] == ["one-number", "suite-published"]
+    assert [line.partition(":")[0] for line in result.left_out] == ["spoilt.json"]
+    html = build(result)
+    assert 'href="#suite-published"' in html
+    assert html.count('<img class="picture" src="data:image/svg+xml;base64,PHN2Zy8+"') == 1
+    assert "✗ fails</span> One rate serves all." in html
+    assert "<span>No claims checked yet.</span>" in html  # those of the paper
 
 
 def test_figures_are_ordered_by_number(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zerocross.suite.rank import complete, groups, holm, rank
-from zerocross.suite.rank_output import draw, page
+from zerocross.suite.rank_output import draw, page, section_of
 
 
 def fake_table(tasks: int = 12) -> dict[str, dict[str, list[float]]]:
@@ -92,3 +92,17 @@ def test_picture_and_page(tmp_path: Path) -> None:
     assert "Runs that diverged: 2" in text
     assert "No ranking yet" in text
     assert "| a | 3.00 |" in text
+    shown = section_of(document, "published")
+    assert shown["show_picture"]
+    assert shown["data"]["tables"][0]["rows"][-1][:2] == ["a", "3.00"]
+    assert "**" not in shown["caption"]
+
+
+def test_the_page_says_who_wins_and_what_nobody_can_tell() -> None:
+    scores = {
+        task: {"filter" if name == "c" else name: s for name, s in row.items()} for task, row in fake_table().items()
+    }
+    text = page({"published": {**rank(scores), "seeds": 3, "diverged": 0}}, "x")
+    assert "**b** has the best mean rank (1.50), and is significantly better than a (Wilcoxon, Holm, 5 %)." in text
+    assert "The **filter** is number 2 (1.50): significantly behind none, and ahead of a." in text
+    assert "Nobody can tell b from filter on these tasks: of 3 pairs, 2 differ significantly." in text

@@ -66,7 +66,7 @@ def test_the_list_of_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(["suite", "tasks", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in TASKS)
-    assert "5,000 training samples" in out
+    assert "2,000 training samples" in out
     assert "17 tasks" in out
     assert out.count("not measured") == 17
     assert run(["suite", "converge", "--tasks", "mnst"]) == 2

@@ -39,7 +39,7 @@ def command(
     typer.echo(
         f"{out}: {_count(contents.artefacts, 'artefact')}, {_count(claims, 'claim')} ({claims.count(True)} hold, "
         f"{claims.count(False)} fail, {claims.count(None)} not judged), {_count(contents.comparisons, 'comparison')}, "
-        f"{out.stat().st_size / 1e6:.1f} MB"
+        f"{len(contents.studies)} of the suite, {out.stat().st_size / 1e6:.1f} MB"
     )
 
 

@@ -211,7 +211,9 @@ def rank(
     for table in TABLES:
         scores, diverged = ranking.scores_of(table, list(TASKS.values()), names, seeds, trials, find)
         documents[table] = {**ranking.rank(scores, names), "seeds": seeds, "diverged": diverged}
-        write_json(results / f"rank-{table}.json", documents[table])
+        write_json(
+            results / f"rank-{table}.json", {**documents[table], **rank_output.section_of(documents[table], table)}
+        )
         if documents[table]["friedman"] is not None:
             for kind in ("svg", "png"):
                 rank_output.draw(documents[table], table, results / f"rank-{table}.{kind}")

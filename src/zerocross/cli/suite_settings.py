@@ -186,7 +186,7 @@ def _write(document: dict[str, Any], report: Any, path: Path, page: Path | None)
 
     Args:
         document: Fit for JSON.
-        report: The module with `panels(document)` and `page(document, picture)`.
+        report: The module with `panels(document)`, `page(document, picture)` and `section_of(document)`.
         path: Of the results, without a suffix.
         page: The file of the page, or None.
     """
@@ -195,7 +195,7 @@ def _write(document: dict[str, Any], report: Any, path: Path, page: Path | None)
     from zerocross.figures import pictures
     from zerocross.files import write_json, write_text
 
-    write_json(path.with_suffix(".json"), document)
+    write_json(path.with_suffix(".json"), {**document, **report.section_of(document)})
     for kind in ("svg", "png"):
         pictures.draw(report.panels(document), [], path.with_suffix(f".{kind}"))
     folder = os.path.relpath(path.parent, page.parent) if page else str(path.parent)

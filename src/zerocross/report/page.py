@@ -40,12 +40,12 @@ def build(results: Results) -> str:
     """
     comparisons = [as_artefact(summary) for summary in results.comparisons]
     panels: list[Panel] = []
-    shown = [sections.section(artefact, panels) for artefact in [*results.artefacts, *comparisons]]
+    shown = [sections.section(artefact, panels) for artefact in [*results.artefacts, *results.studies, *comparisons]]
     traces = _traces(results.artefacts)
     return Template(_part("page.html")).substitute(
         style=_part("style.css"),
         tally=sections.tally(results.artefacts),
-        contents=_contents(results.artefacts, comparisons),
+        contents=_contents([*results.artefacts, *results.studies, *comparisons]),
         summary=sections.summary(results.artefacts),
         filter_sliders="\n".join(_slider(*each) for each in _FILTER_SLIDERS),
         sgd_sliders="\n".join(_slider(*each) for each in _SGD_SLIDERS),
@@ -87,10 +87,9 @@ def _part(name: str) -> str:
     return files("zerocross.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _contents(artefacts: Sequence[Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]]) -> str:
+def _contents(shown: Sequence[Mapping[str, Any]]) -> str:
     links = [("summary", "Claims"), ("explorer", "Filter explorer")]
-    links += [(artefact["name"], artefact["name"]) for artefact in artefacts]
-    links += [(comparison["name"], comparison["name"]) for comparison in comparisons]
+    links += [(artefact["name"], artefact["name"]) for artefact in shown]
     return "\n".join(f'<li><a href="#{markup.text(to)}">{markup.text(name)}</a></li>' for to, name in links)
 
 

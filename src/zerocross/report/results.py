@@ -1,4 +1,4 @@
-"""The contents of a results folder for the page: artefacts, comparisons, and files that cannot be shown."""
+"""The contents of a results folder for the page: artefacts, comparisons, the suite, and files that cannot be shown."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ class Results:
         artefacts: The JSON of each artefact at its largest scale, figures first, with `picture` (a data URI or None).
         comparisons: The JSON of each `zerocross compare`, with `name`, the name of its file.
         left_out: One line per result file that is not on the page.
+        studies: The JSON of each result of `zerocross suite`, with `picture` (a data URI or None).
     """
 
     artefacts: tuple[dict[str, Any], ...]
     comparisons: tuple[dict[str, Any], ...]
     left_out: tuple[str, ...]
+    studies: tuple[dict[str, Any], ...] = ()
 
 
 def read(folder: Path) -> Results:
@@ -60,13 +62,19 @@ def read(folder: Path) -> Results:
             if earlier:
                 left_out.append(f"{earlier[0].name}: {path.name} has the larger scale")
             largest[document["name"]] = path, document
-    if not largest and not comparisons:
+    studies = [
+        {**document, "picture": _picture(path) if document.get("show_picture") else None}
+        for path, document in _documents(folder / "suite", left_out)
+        if document.get("kind") == "zerocross suite"
+        and _can_be_shown(path, lambda document=document: document, left_out)
+    ]
+    if not largest and not comparisons and not studies:
         reasons = f" ({'; '.join(left_out)})" if left_out else ""
         raise FileNotFoundError(
             f"{folder}: nothing to report{reasons}; run first: zerocross reproduce all --scale smoke --out {folder}"
         )
     artefacts = [{**document, "picture": _picture(path)} for path, document in largest.values()]
-    return Results(tuple(sorted(artefacts, key=_order)), tuple(comparisons), tuple(left_out))
+    return Results(tuple(sorted(artefacts, key=_order)), tuple(comparisons), tuple(left_out), tuple(studies))
 
 
 def _can_be_shown(path: Path, build: Callable[[], dict[str, Any]], left_out: list[str]) -> bool:

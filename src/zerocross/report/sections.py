@@ -119,7 +119,8 @@ def _figures(artefact: Mapping[str, Any], data: Mapping[str, Any], panels: list[
     """Return the interactive panels; without valid panels the picture, unless it only repeats the tables."""
     valid = [panel for values in _listed(data.get("panels")) if (panel := _panel(values)) is not None]
     if not valid:
-        if not artefact.get("picture") or (data.get("tables") and not data.get("panels")):
+        repeated = data.get("tables") and not data.get("panels") and not artefact.get("show_picture")
+        if not artefact.get("picture") or repeated:
             return ""
         title = text(artefact.get("title") or artefact["name"])
         return f'<p><img class="picture" src="{artefact["picture"]}" alt="{title}"></p>'

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from zerocross.figures.panel import Curve, Panel
-from zerocross.suite import rank
+from zerocross.figures.panel import Curve, Panel, Table
+from zerocross.suite import rank, section
 from zerocross.suite.one_number import GRID, OPEN, VARIANTS
 
 MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
@@ -67,6 +67,45 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
     return result
 
 
+def section_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of the study on the page of `zerocross report`."""
+    judged = [entry["loss"] for entry in document["losses"].values() if entry["half"] == "judges"]
+    figures = "not measured yet"
+    if document["mean"] is not None:
+        figures = (
+            f"{document['mean']['loss']:+.2f} points on average, {max(judged):+.2f} at most, on {len(judged)} tasks"
+        )
+    columns = ["task", "half", "default flip rate", "best (alpha, gamma)", "points lost"]
+    return section.section(
+        "one-number",
+        "One number instead of alpha and gamma",
+        "Accuracy below the task's best, over the flip rate and over alpha, on held-out training data.",
+        "zerocross suite one-number",
+        claims=[
+            {
+                "sentence": f"One flip rate for all tasks loses at most {MEAN_GOAL} points on average, and "
+                f"{WORST_GOAL} on any task, against the best alpha and gamma of each.",
+                "holds": document["holds"],
+                "figures": figures,
+            }
+        ],
+        panels=panels(document),
+        tables=[Table("Test accuracy, %", columns, [_row(document, name) for name in document["losses"]])],
+    )
+
+
+def _row(document: Mapping[str, Any], name: str) -> list[str]:
+    row, entry = document["tasks"][name], document["losses"][name]
+    best = ", ".join(f"{value:.2g}" for value in row["best"]["settings"].values())
+    return [
+        name,
+        entry["half"],
+        _percent(row["variants"][OPEN]),
+        f"{_percent(row['best']['test'])} ({best})",
+        f"{entry['loss']:+.2f} ({entry['low']:+.2f} to {entry['high']:+.2f})",
+    ]
+
+
 def page(document: Mapping[str, Any], picture: str) -> str:
     """Return docs/one-number.md.
 
@@ -105,14 +144,7 @@ def page(document: Mapping[str, Any], picture: str) -> str:
         "| task | half | default flip rate | best (alpha, gamma) | points lost |",
         "|---|---|---|---|---|",
     ]
-    for name, entry in document["losses"].items():
-        row = document["tasks"][name]
-        best = ", ".join(f"{value:.2g}" for value in row["best"]["settings"].values())
-        lines.append(
-            f"| {name} | {entry['half']} | {_percent(row['variants'][OPEN])} "
-            f"| {_percent(row['best']['test'])} ({best}) "
-            f"| {entry['loss']:+.2f} ({entry['low']:+.2f} to {entry['high']:+.2f}) |"
-        )
+    lines += [f"| {' | '.join(_row(document, name))} |" for name in document["losses"]]
     lines += ["", "## Variants", "", *_variants(document)]
     return "\n".join([*lines, ""])
 

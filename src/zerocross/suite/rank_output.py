@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zerocross.figures.panel import Table
 from zerocross.figures.pictures import COLOURS, INK, LOOK, save
+from zerocross.suite import section
+from zerocross.suite.rank import LEVEL
 
+BASE = "filter"
 _TITLES = {"published": "Published settings", "tuned": "Equal tuning"}
 
 
@@ -48,6 +52,20 @@ def draw(document: Mapping[str, Any], title: str, path: Path) -> None:
         plt.close(figure)
 
 
+def section_of(document: Mapping[str, Any], table: str) -> dict[str, Any]:
+    """Return the section of a ranking on the page of `zerocross report`."""
+    ranked = document["friedman"] is not None
+    caption = " ".join(_summary(document)) if ranked else f"No ranking yet: {document['why_not']}."
+    return section.section(
+        f"suite-{table}",
+        f"The suite: {_TITLES[table].lower()}",
+        caption.replace("**", ""),
+        "zerocross suite rank",
+        tables=[Table("", _COLUMNS, [_row(name, row) for name, row in document["methods"].items()])] if ranked else [],
+        picture=ranked,
+    )
+
+
 def page(documents: Mapping[str, Mapping[str, Any]], pictures: str) -> str:
     """Return docs/suite.md, created from the rankings.
 
@@ -70,32 +88,69 @@ def page(documents: Mapping[str, Mapping[str, Any]], pictures: str) -> str:
     return "\n".join(lines)
 
 
+_COLUMNS = ("method", "mean rank", "accuracy", "to the full-precision twin", "wins / ties / losses")
+
+
+def _row(name: str, row: Mapping[str, Any]) -> list[str]:
+    twin = row["to_twin"]
+    difference = "-" if twin is None else f"{twin['mean']:+.2f} ({twin['low']:+.2f} to {twin['high']:+.2f})"
+    record = f"{row['wins']} / {row['ties']} / {row['losses']}"
+    return [name, f"{row['rank']:.2f}", f"{row['mean']:.2f}", difference, record]
+
+
 def _section(table: str, document: Mapping[str, Any], pictures: str) -> list[str]:
     gaps = [f"{kind}: {', '.join(names)}" for kind, names in document["left_out"].items() if names]
     missing = ["", f"**Incomplete**. Not ranked: {'; '.join(gaps)}."] if gaps else []
     if document["friedman"] is None:
         return [f"No ranking yet: {document['why_not']}.", *missing]
-    rows = document["methods"]
-    best = next(iter(rows))
-    significant = sum(pair["holm"] < 0.05 for pair in document["pairs"])
     text = [
-        (
-            f"{len(rows)} methods on {len(document['tasks'])} tasks, {document['seeds']} seeds each. "
-            f"**{best}** has the best mean rank ({rows[best]['rank']:.2f}). Friedman's test: p = "
-            f"{document['friedman']['p']:.2g}. Of {len(document['pairs'])} pairs, {significant} differ significantly "
-            "at 5 % (Wilcoxon, Holm); these tasks "
-            f"do not decide the others. Runs that diverged: {document['diverged']}."
-        ),
+        " ".join(_summary(document)),
         *missing,
         "",
         f"![Critical differences]({pictures}/rank-{table}.svg)",
         "",
-        "| method | mean rank | accuracy | to the full-precision twin | wins / ties / losses |",
-        "|---|---|---|---|---|",
+        f"| {' | '.join(_COLUMNS)} |",
+        "|" + "---|" * len(_COLUMNS),
     ]
-    for name, row in rows.items():
-        twin = row["to_twin"]
-        difference = "-" if twin is None else f"{twin['mean']:+.2f} ({twin['low']:+.2f} to {twin['high']:+.2f})"
-        record = f"{row['wins']} / {row['ties']} / {row['losses']}"
-        text.append(f"| {name} | {row['rank']:.2f} | {row['mean']:.2f} | {difference} | {record} |")
-    return text
+    return text + [f"| {' | '.join(_row(name, row))} |" for name, row in document["methods"].items()]
+
+
+def _summary(document: Mapping[str, Any]) -> list[str]:
+    """Return five sentences: what was compared, who leads, where the filter stands, and what nobody can tell."""
+    rows = document["methods"]
+    best = next(iter(rows))
+    apart = [frozenset(pair["methods"]) for pair in document["pairs"] if pair["holm"] < LEVEL]
+    equal = [name for name in rows if name != best and frozenset((best, name)) not in apart]
+    worse = [name for name in rows if frozenset((best, name)) in apart]
+    sentences = [
+        (
+            f"{len(rows)} methods on {len(document['tasks'])} tasks, {document['seeds']} seeds each; Friedman's test: "
+            f"p = {document['friedman']['p']:.2g}."
+        ),
+        (
+            f"**{best}** has the best mean rank ({rows[best]['rank']:.2f}), and is significantly better than "
+            f"{_listed(worse) or 'no other method'} (Wilcoxon, Holm, 5 %)."
+        ),
+    ]
+    if BASE in rows and best != BASE:
+        place = list(rows).index(BASE) + 1
+        ahead = [name for name in list(rows)[: place - 1] if frozenset((BASE, name)) in apart]
+        behind = [name for name in list(rows)[place:] if frozenset((BASE, name)) in apart]
+        sentences.append(
+            f"The **{BASE}** is number {place} ({rows[BASE]['rank']:.2f}): significantly behind "
+            f"{_listed(ahead) or 'none'}, and ahead of {_listed(behind) or 'none'}."
+        )
+    sentences += [
+        (
+            f"Nobody can tell {best} from {_listed(equal)} on these tasks: of {len(document['pairs'])} pairs, "
+            f"{len(apart)} differ significantly."
+            if equal
+            else f"Of {len(document['pairs'])} pairs, {len(apart)} differ significantly."
+        ),
+        f"Runs that diverged: {document['diverged']}.",
+    ]
+    return sentences
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"

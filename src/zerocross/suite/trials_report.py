@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from zerocross.figures.panel import Curve, Panel
+from zerocross.figures.panel import Curve, Panel, Table
+from zerocross.suite import section
 from zerocross.suite.bayes import bayesian_search
 from zerocross.suite.trials import POINTS, SPACES, TRIALS, coordinates, random_search, regret, trials_to
 from zerocross.tune.spaces import SPACES as SEARCHED
@@ -116,6 +117,26 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
                 curves.append(Curve(f"{space}, Bayesian", trials, row["bayesian"], dash=True))
         result.append(Panel(title=task, x="trials", y="accuracy on unseen seeds (%)", curves=curves))
     return result
+
+
+def section_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of the study on the page of `zerocross report`."""
+    verdicts = [line.removeprefix("- ").replace("**", "") for line in _verdicts(document)]
+    columns = ["task", "space", "best", *(f"regret after {k}" for k in document["trials"])]
+    rows = []
+    for task, spaces in document["tasks"].items():
+        for space, row in spaces.items():
+            cells = [_cell(triple) for triple in row["regret"]]
+            rows.append([task, space, f"{row['best']:.2f}", *cells, *["-"] * (len(document["trials"]) - len(cells))])
+    return section.section(
+        "trials",
+        "How many trials a space of hyperparameters needs",
+        "Searches are simulated from tables of settings; the quality of a setting is its mean over seeds that the "
+        "search did not see. Regret: points below the best of all spaces of the task.",
+        "zerocross suite trials",
+        panels=panels(document),
+        tables=[Table("Random search", columns, rows, notes=verdicts)],
+    )
 
 
 def page(document: Mapping[str, Any], picture: str) -> str:
