@@ -79,6 +79,8 @@ class Dataset:
     Examples:
         >>> from zerocross import data
         >>> digits = data.load("digits")
+        >>> digits
+        Dataset('digits': 1,437 training and 360 test samples of (1, 8, 8), 10 classes)
         >>> digits.num_classes, digits.input_size, digits.evaluated_on
         (10, (1, 8, 8), 'test')
     """
@@ -98,6 +100,10 @@ class Dataset:
 
     def __post_init__(self) -> None:
         _check_preprocess(self.preprocess)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.train):,} training and {len(self.evaluation):,} {self.evaluated_on} samples"
+        return f"Dataset({self.name!r}: {sizes} of {self.input_size}, {self.num_classes} classes)"
 
     @cached_property
     def fingerprint(self) -> str:
