@@ -80,7 +80,7 @@ class Dataset:
         >>> from zerocross import data
         >>> digits = data.load("digits")
         >>> digits
-        Dataset('digits': 1,437 training and 360 test samples of (1, 8, 8), 10 classes)
+        Dataset('digits': 1,438 training and 359 test samples of (1, 8, 8), 10 classes)
         >>> digits.num_classes, digits.input_size, digits.evaluated_on
         (10, (1, 8, 8), 'test')
     """
