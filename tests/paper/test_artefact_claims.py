@@ -131,6 +131,13 @@ GOOD: dict[str, dict[str, Any]] = {
             for precision in ("float32", "bfloat16")
         },
     },
+    "one-number": {
+        "final": {
+            "default flip rate": seeds(72.0, 0.1), "the paper's alpha": seeds(72.0, 0.1),
+            "the best alpha": seeds(72.2, 0.1),
+        },
+        "best": 3e-3,
+    },
 }  # fmt: skip
 # (artefact, number of the claim) -> a change that makes it fail: a path in the figures, and another value.
 WRONG: list[tuple[str, int, list[Any], Any]] = [
@@ -166,6 +173,8 @@ WRONG: list[tuple[str, int, list[Any], Any]] = [
     ("table3", 0, ["sample", "all_signs"], False),
     ("table3", 0, ["sample", "ff_ratio"], [0.0, 0.0, 0.0]),
     ("table3", 1, ["final", "top1"], 68.0),
+    ("one-number", 0, ["final", "default flip rate"], seeds(70.0, 0.1)),
+    ("one-number", 1, ["final", "the best alpha"], seeds(74.0, 0.1)),
     ("fig8", 0, ["after", "botorch", "10", "difference"], about(2.0, by=2.1)),  # 0 is not excluded
     ("fig8", 1, ["needed", "all", "botorch", "difference"], about(9.0, by=9.5)),
     ("fig8", 2, ["after", "botorch", "25", "difference"], about(0.6)),  # may be more than a point

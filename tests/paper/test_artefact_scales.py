@@ -60,10 +60,13 @@ def test_smoke_needs_no_files_and_reduced_only_the_real_ones() -> None:
 def test_reduced_fits_into_three_hours_on_two_cores() -> None:
     """Estimated from the speed of one core; the two artefacts that are not in the cache are added manually."""
     beyond = {config.hash for config in ARTEFACTS["precision"].configs("reduced") if config.precision == "32"}
+    cifar10 = {config.hash for config in ARTEFACTS["one-number"].configs("reduced")}
     seconds = {key: cost.by_arithmetic(config) for key, config in every("reduced").items()}
     recorded = cost.by_arithmetic(fig2.recorded_config("reduced"))
-    assert sum(taken for key, taken in seconds.items() if key not in beyond) / 2 + recorded / 2 + 120 < 180 * 60
-    assert all(taken < 600 for key, taken in seconds.items() if key not in beyond)
+    paper = [taken for key, taken in seconds.items() if key not in beyond | cifar10]
+    assert sum(paper) / 2 + recorded / 2 + 120 < 180 * 60
+    assert max(paper) < 600
+    assert sum(taken for key, taken in seconds.items() if key in cifar10) / 2 < 120 * 60  # 15 epochs, beyond the paper
     assert sum(taken for key, taken in seconds.items() if key in beyond) / 2 < 60 * 60  # float32, beyond the paper
 
 

@@ -6,14 +6,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from zerocross.checks import check_choice
-from zerocross.paper import appendix, fig2, fig3, fig4, fig5, fig6, fig7, fig8, precision, table1, table2, table3
+from zerocross.paper import (
+    appendix,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    fig6,
+    fig7,
+    fig8,
+    one_number,
+    precision,
+    table1,
+    table2,
+    table3,
+)
 from zerocross.paper.artefact import Artefact
 
+_PAPER = (table1, fig2, fig3, fig4, fig5, fig6, fig7, table2, table3, fig8, appendix)
+_BEYOND = (precision, one_number)
+
 ARTEFACTS: Mapping[str, Artefact] = MappingProxyType(
-    {
-        module.ARTEFACT.name: module.ARTEFACT
-        for module in (table1, fig2, fig3, fig4, fig5, fig6, fig7, table2, table3, fig8, appendix, precision)
-    }
+    {module.ARTEFACT.name: module.ARTEFACT for module in (*_PAPER, *_BEYOND)}
 )
 
 
