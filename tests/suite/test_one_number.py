@@ -88,7 +88,30 @@ def test_one_rate_that_is_best_everywhere_holds() -> None:
     assert document["ranking"]["friedman"] is not None
     text = one_number_report.page(document, "one-number.svg")
     assert "It holds: at the default flip rate of 0.01, untouched, the 4 tasks that judge lose" in text
-    assert [len(panel.curves) for panel in one_number_report.panels(document)] == [8, 8]
+    assert [len(panel.curves) for panel in one_number_report.panels(document)] == [8, 8, 3]
+
+
+def test_settings_with_one_flip_rate_are_drawn_at_one_place() -> None:
+    """In the third panel, all settings of the grid lie on the curve over the flip rate that generated the scores."""
+    document = one_number_report.judge(one_number.measured(SOME, results(lambda _: 1e-2)))
+    panel = one_number_report.panels(document)[2]
+    points = sorted((x, y) for curve in panel.curves for x, y in zip(curve.x, curve.mean, strict=True))
+    assert len(points) == 25
+    for x, y in points:
+        if x < 3e-2:  # above, sqrt(alpha gamma) / pi is no longer the flip rate
+            assert y == pytest.approx(points_below(x) - points_below(1e-2), abs=0.15)
+
+
+def points_below(rate: float) -> float:
+    return -2 * abs(math.log10(rate / 1e-2))
+
+
+def test_the_section_of_the_page() -> None:
+    shown = one_number_report.section_of(one_number_report.judge(one_number.measured(SOME, results(lambda _: 1e-2))))
+    assert shown["claims"][0]["holds"] is True
+    assert len(shown["data"]["tables"][0]["rows"]) == 8
+    empty = one_number_report.section_of(one_number_report.judge(one_number.measured(SOME, lambda _: None)))
+    assert (empty["claims"][0]["holds"], empty["claims"][0]["figures"]) == (None, "not measured yet")
 
 
 def test_tasks_with_different_needs_do_not_hold() -> None:

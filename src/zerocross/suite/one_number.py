@@ -192,6 +192,11 @@ def measured(tasks: Sequence[Task], find: Find) -> dict[str, Any]:
         row: dict[str, Any] = {"half": "judges" if task.name in judging else "chooses"}
         row["flip_rate"] = _curve({rate: flip_runs(task, OPEN, rate, CURVE_SEEDS) for rate in RATES}, find)
         row["alpha"] = _curve({alpha: grid_runs(task, (alpha, GAMMA), CURVE_SEEDS) for alpha in ALPHAS}, find)
+        row["grid"] = [
+            [*setting, scores]
+            for setting in GRID
+            if (scores := scores_of(grid_runs(task, setting, SCREENING_SEEDS), find)) is not None
+        ]
         if (setting := best_setting(task, find)) is not None:
             test = scores_of(grid_runs(task, setting, JUDGING_SEEDS, judge=True), find)
             row["best"] = {"settings": {"alpha": setting[0], "gamma": setting[1]}, "test": test}

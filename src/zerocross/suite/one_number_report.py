@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from zerocross.figures.panel import Curve, Panel, Table
+from zerocross.filters import cascade, ema, flip_rate
 from zerocross.suite import rank, section
 from zerocross.suite.one_number import GRID, OPEN, VARIANTS
 
 MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
 _RESAMPLES = 2000
+_BELOW = "points below the task's best"
 
 
 def judge(measured: Mapping[str, Any], *, seed: int = 0) -> dict[str, Any]:
@@ -54,7 +56,11 @@ def _means(scores: Sequence[float], random: np.random.Generator) -> np.ndarray:
 
 
 def panels(document: Mapping[str, Any]) -> list[Panel]:
-    """Return the panels of sensitivity: accuracy relative to the best of each task, over flip rate and over alpha."""
+    """Return three panels of accuracy below the best of each task.
+
+    Over the flip rate and over alpha, one curve per task; and the mean over tasks of all settings of the grid over the
+    flip rate of each, one curve per gamma: where the curves coincide, the flip rate alone determines the accuracy.
+    """
     result = []
     for key, label in (("flip_rate", "flip rate"), ("alpha", "alpha (gamma = 0.1)")):
         curves = []
@@ -63,8 +69,25 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
                 means = [statistics.fmean(scores) for _, scores in row[key]]
                 curves.append(Curve(name, [value for value, _ in row[key]], [mean - max(means) for mean in means]))
         if curves:
-            result.append(Panel(title=label, x=label, y="points below the task's best", curves=curves, x_scale="log"))
+            result.append(Panel(title=label, x=label, y=_BELOW, curves=curves, x_scale="log"))
+    if curves := _by_flip_rate(document):
+        title = "all settings, mean over tasks, by their flip rate"
+        result.append(Panel(title=title, x="flip rate under noise", y=_BELOW, curves=curves, x_scale="log"))
     return result
+
+
+def _by_flip_rate(document: Mapping[str, Any]) -> list[Curve]:
+    rows = [row["grid"] for row in document["tasks"].values() if len(row["grid"]) == len(GRID)]
+    if not rows:
+        return []
+    means = np.array([[statistics.fmean(scores) for _, _, scores in grid] for grid in rows])
+    below = (means - means.max(axis=1, keepdims=True)).mean(axis=0)
+    curves = []
+    for gamma in sorted({gamma for _, gamma in GRID}):
+        chosen = [(alpha, y) for (alpha, each), y in zip(GRID, below.tolist(), strict=True) if each == gamma]
+        rates = [flip_rate(cascade(ema(gamma), ema(alpha))) for alpha, _ in chosen]
+        curves.append(Curve(f"gamma = {gamma:g}", rates, [y for _, y in chosen]))
+    return curves
 
 
 def section_of(document: Mapping[str, Any]) -> dict[str, Any]:
