@@ -58,8 +58,8 @@ def _means(scores: Sequence[float], random: np.random.Generator) -> np.ndarray:
 def panels(document: Mapping[str, Any]) -> list[Panel]:
     """Return three panels of accuracy below the best of each task.
 
-    Over the flip rate and over alpha, one curve per task; and the mean over tasks of all settings of the grid over the
-    flip rate of each, one curve per gamma: where the curves coincide, the flip rate alone determines the accuracy.
+    Over the flip rate and over alpha, one curve per task and their mean; and the mean over tasks of all settings of the
+    grid over the flip rate of each, one curve per gamma: where they coincide, the flip rate determines the accuracy.
     """
     result = []
     for key, label in (("flip_rate", "flip rate"), ("alpha", "alpha (gamma = 0.1)")):
@@ -67,9 +67,13 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
         for name, row in document["tasks"].items():
             if row[key]:
                 means = [statistics.fmean(scores) for _, scores in row[key]]
-                curves.append(Curve(name, [value for value, _ in row[key]], [mean - max(means) for mean in means]))
+                below = [mean - max(means) for mean in means]
+                curves.append(Curve(name, [value for value, _ in row[key]], below, muted=True))
         if curves:
-            result.append(Panel(title=label, x=label, y=_BELOW, curves=curves, x_scale="log"))
+            mean = np.mean([curve.mean for curve in curves if curve.x == curves[0].x], axis=0).tolist()
+            curves.append(Curve("mean over tasks", curves[0].x, mean))
+            title = f"{label}: tasks in grey, and their mean"
+            result.append(Panel(title=title, x=label, y=_BELOW, curves=curves, x_scale="log"))
     if curves := _by_flip_rate(document):
         title = "all settings, mean over tasks, by their flip rate"
         result.append(Panel(title=title, x="flip rate under noise", y=_BELOW, curves=curves, x_scale="log"))
@@ -163,6 +167,12 @@ def page(document: Mapping[str, Any], picture: str) -> str:
         ),
         "",
         f"![Accuracy over flip rate and alpha]({picture})",
+        "",
+        (
+            "Left and middle: accuracy over the flip rate and over alpha, on held-out training data. Where the curve is "
+            f"flat, the value hardly matters. Right: the {len(GRID)} settings of (alpha, gamma), each at the flip rate "
+            "that noise gives it. Where the curves of different gammas coincide, the flip rate is all that counts."
+        ),
         "",
         "| task | half | default flip rate | best (alpha, gamma) | points lost |",
         "|---|---|---|---|---|",
