@@ -169,7 +169,7 @@ def page(document: Mapping[str, Any], picture: str) -> str:
         f"![Accuracy over flip rate and alpha]({picture})",
         "",
         (
-            "Left and middle: accuracy over the flip rate and over alpha, on held-out training data. Where the curve is "
+            "Left and middle: accuracy over the flip rate and over alpha, on held-out training data. Where a curve is "
             f"flat, the value hardly matters. Right: the {len(GRID)} settings of (alpha, gamma), each at the flip rate "
             "that noise gives it. Where the curves of different gammas coincide, the flip rate is all that counts."
         ),
