@@ -104,5 +104,11 @@ def test_the_page_says_who_wins_and_what_nobody_can_tell() -> None:
     }
     text = page({"published": {**rank(scores), "seeds": 3, "diverged": 0}}, "x")
     assert "**b** has the best mean rank (1.50), and is significantly better than a (Wilcoxon, Holm, 5 %)." in text
-    assert "The **filter** is number 2 (1.50): significantly behind none, and ahead of a." in text
+    assert "The **filter** is number 2 (1.50); significantly ahead of a." in text
     assert "Nobody can tell b from filter on these tasks: of 3 pairs, 2 differ significantly." in text
+
+
+def test_the_page_says_if_tasks_are_too_few() -> None:
+    text = page({"published": {**rank(fake_table(5)), "seeds": 3, "diverged": 0}}, "x")
+    assert "**b** has the best mean rank (1.40)." in text or "**c** has the best mean rank (1.40)." in text
+    assert "Nobody can tell the methods apart: with 5 tasks, not even a win on every task is significant." in text

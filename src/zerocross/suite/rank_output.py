@@ -12,6 +12,7 @@ from zerocross.suite import section
 from zerocross.suite.rank import LEVEL
 
 BASE = "filter"
+_NAMED = 8  # methods that a sentence lists by name
 _TITLES = {"published": "Published settings", "tuned": "Equal tuning"}
 
 
@@ -128,8 +129,8 @@ def _summary(document: Mapping[str, Any]) -> list[str]:
             f"p = {document['friedman']['p']:.2g}."
         ),
         (
-            f"**{best}** has the best mean rank ({rows[best]['rank']:.2f}), and is significantly better than "
-            f"{_listed(worse) or 'no other method'} (Wilcoxon, Holm, 5 %)."
+            f"**{best}** has the best mean rank ({rows[best]['rank']:.2f})"
+            + (f", and is significantly better than {_listed(worse)} (Wilcoxon, Holm, 5 %)." if worse else ".")
         ),
     ]
     if BASE in rows and best != BASE:
@@ -137,19 +138,22 @@ def _summary(document: Mapping[str, Any]) -> list[str]:
         ahead = [name for name in list(rows)[: place - 1] if frozenset((BASE, name)) in apart]
         behind = [name for name in list(rows)[place:] if frozenset((BASE, name)) in apart]
         sentences.append(
-            f"The **{BASE}** is number {place} ({rows[BASE]['rank']:.2f}): significantly behind "
-            f"{_listed(ahead) or 'none'}, and ahead of {_listed(behind) or 'none'}."
+            f"The **{BASE}** is number {place} ({rows[BASE]['rank']:.2f})"
+            + (f"; significantly behind {_listed(ahead)}" if ahead else "")
+            + (f"; significantly ahead of {_listed(behind)}" if behind else "")
+            + "."
         )
-    sentences += [
-        (
-            f"Nobody can tell {best} from {_listed(equal)} on these tasks: of {len(document['pairs'])} pairs, "
-            f"{len(apart)} differ significantly."
-            if equal
-            else f"Of {len(document['pairs'])} pairs, {len(apart)} differ significantly."
-        ),
-        f"Runs that diverged: {document['diverged']}.",
-    ]
-    return sentences
+    tasks, pairs = len(document["tasks"]), len(document["pairs"])
+    if 2 / 2**tasks * pairs >= LEVEL:  # the smallest p-value of Wilcoxon's test, corrected
+        tell = f"Nobody can tell the methods apart: with {tasks} tasks, not even a win on every task is significant."
+    elif equal:
+        others = _listed(equal) if len(equal) <= _NAMED else f"{len(equal)} of the others"
+        tell = (
+            f"Nobody can tell {best} from {others} on these tasks: of {pairs} pairs, {len(apart)} differ significantly."
+        )
+    else:
+        tell = f"Of {pairs} pairs, {len(apart)} differ significantly."
+    return [*sentences, tell, f"Runs that diverged: {document['diverged']}."]
 
 
 def _listed(names: Sequence[str]) -> str:
