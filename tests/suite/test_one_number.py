@@ -72,6 +72,24 @@ def test_the_best_setting_is_chosen_among_the_finalists_with_all_seeds() -> None
     assert one_number.best_setting(task, lambda _: None) is None
 
 
+def test_a_noisy_task_does_not_choose_the_default() -> None:
+    """Crop's scores are luck, and its mean is highest at 0.1 by more points than the others lose there."""
+
+    def find(run: SuiteRun) -> dict[str, Any]:
+        if run.task.name != "Crop":
+            return results(lambda _: 1e-2)(run)
+        rate = float(run.settings["optimizer.flip_rate"])
+        return {"score": 50 + 10 * (rate == 0.1) + 20 * math.sin(7 * run.config.seed + 1e4 * rate)}
+
+    choosing = one_number.halves(SOME).choosing
+    means = {
+        rate: sum(one_number.mean_score(one_number.flip_runs(t, "open", rate, range(5)), find) or 0 for t in choosing)
+        for rate in one_number.RATES
+    }
+    assert max(means, key=lambda rate: means[rate]) != 1e-2
+    assert one_number.default_rate(SOME, "open", find) == 1e-2
+
+
 def test_variants_are_trained_at_the_default_and_its_neighbours() -> None:
     assert one_number.rates_of(SOME, "tied", results(lambda _: 1e-2)) == (5e-3, 1e-2, 2e-2)
     assert one_number.rates_of(SOME, "tied", results(lambda _: 1e-3)) == (1e-3, 2e-3)

@@ -3,15 +3,16 @@
 1. Screening, on held-out training data: accuracy over the flip rate, over alpha at gamma = 0.1, and over a grid of 25
    settings of (alpha, gamma), with a few seeds.
 2. Deciding, on held-out training data: the default flip rate is the best one on average over half of the tasks (the
-   first, third, ... of the suite). The best settings of each task's grid are repeated with more seeds, and the best one
-   is chosen. The variants (closed loop, per layer, tied, normalised gradients) are trained at three flip rates around
-   the default, on the tasks that choose it.
+   first, third, ... of the suite), in units of each task's noise. The best settings of each task's grid are repeated
+   with more seeds, and the best one is chosen. The variants (closed loop, per layer, tied, normalised gradients) are
+   trained at three flip rates around the default, on the tasks that choose it.
 3. Judging, on test data with other seeds: the default against the best setting of each task, and the variants, each
    with its own best rate, on the other half of the tasks.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ GRID = (
 )
 SCREENING_SEEDS, CURVE_SEEDS = range(2), range(3)  # of each setting of the grid; of each point of a sensitivity curve
 CHOOSING_SEEDS, JUDGING_SEEDS = range(5), range(5, 10)
+LEAST_NOISE = 0.05  # points; a task without noise must not decide alone
 FINALISTS = 6  # settings of the grid that are repeated with all CHOOSING_SEEDS
 OPEN = "open"
 VARIANTS: Mapping[str, Settings] = MappingProxyType(
@@ -143,15 +145,23 @@ def rates_of(tasks: Sequence[Task], variant: str, find: Find) -> Sequence[float]
 
 
 def default_rate(tasks: Sequence[Task], variant: str, find: Find) -> float | None:
-    """Return the best flip rate of a variant on average over the tasks that choose; None if a run is missing."""
+    """Return the best flip rate of a variant on average over the tasks that choose; None if a run is missing.
+
+    Scores count in units of their task's noise between seeds: otherwise the task with the fewest held-out samples,
+    whose scores are mostly luck, would decide.
+    """
     seeds = CHOOSING_SEEDS if variant == OPEN else CURVE_SEEDS
-    means = {}
-    for rate in rates_of(tasks, variant, find):
-        scores = [mean_score(flip_runs(task, variant, rate, seeds), find) for task in halves(tasks).choosing]
-        if any(score is None for score in scores):
+    rates = rates_of(tasks, variant, find)
+    totals = dict.fromkeys(rates, 0.0)
+    for task in halves(tasks).choosing:
+        scores = {rate: scores_of(flip_runs(task, variant, rate, seeds), find) for rate in rates}
+        groups = [group for group in scores.values() if group is not None]
+        if not groups or len(groups) < len(rates):
             return None
-        means[rate] = statistics.fmean(score for score in scores if score is not None)
-    return max(means, key=lambda rate: means[rate]) if means else None
+        noise = math.sqrt(statistics.fmean(statistics.variance(group) for group in groups))
+        for rate, group in zip(rates, groups, strict=True):
+            totals[rate] += statistics.fmean(group) / max(noise, LEAST_NOISE)
+    return max(totals, key=lambda rate: totals[rate]) if totals else None
 
 
 def finalists(task: Task, find: Find) -> list[tuple[float, float]]:

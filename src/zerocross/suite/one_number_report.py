@@ -71,7 +71,7 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
                 curves.append(Curve(name, [value for value, _ in row[key]], below, muted=True))
         if curves:
             mean = np.mean([curve.mean for curve in curves if curve.x == curves[0].x], axis=0).tolist()
-            curves.append(Curve("mean over tasks", curves[0].x, mean))
+            curves.insert(0, Curve("mean over tasks", curves[0].x, mean))
             title = f"{label}: tasks in grey, and their mean"
             result.append(Panel(title=title, x=label, y=_BELOW, curves=curves, x_scale="log"))
     if curves := _by_flip_rate(document):
