@@ -3,7 +3,7 @@
 1. Screening, on held-out training data: accuracy over the flip rate, over alpha at gamma = 0.1, and over a grid of 25
    settings of (alpha, gamma), with a few seeds.
 2. Deciding, on held-out training data: the default flip rate is the best one on average over half of the tasks (the
-   first, third, ... of the suite), in units of each task's noise. The best settings of each task's grid are repeated
+   first, third, ... of the suite), see `default_rate`. The best settings of each task's grid are repeated
    with more seeds, and the best one is chosen. The variants (closed loop, per layer, tied, normalised gradients) are
    trained at three flip rates around the default, on the tasks that choose it.
 3. Judging, on test data with other seeds: the default against the best setting of each task, and the variants, each
@@ -148,7 +148,8 @@ def default_rate(tasks: Sequence[Task], variant: str, find: Find) -> float | Non
     """Return the best flip rate of a variant on average over the tasks that choose; None if a run is missing.
 
     Scores count in units of their task's noise between seeds: otherwise the task with the fewest held-out samples,
-    whose scores are mostly luck, would decide.
+    whose scores are mostly luck, would decide. A rate counts together with its neighbours: on a plateau, where single
+    rates differ by luck only, this finds a rate away from its edges.
     """
     seeds = CHOOSING_SEEDS if variant == OPEN else CURVE_SEEDS
     rates = rates_of(tasks, variant, find)
@@ -161,7 +162,9 @@ def default_rate(tasks: Sequence[Task], variant: str, find: Find) -> float | Non
         noise = math.sqrt(statistics.fmean(statistics.variance(group) for group in groups))
         for rate, group in zip(rates, groups, strict=True):
             totals[rate] += statistics.fmean(group) / max(noise, LEAST_NOISE)
-    return max(totals, key=lambda rate: totals[rate]) if totals else None
+    heights = list(totals.values())
+    smooth = [statistics.fmean(heights[max(at - 1, 0) : at + 2]) for at in range(len(rates))]
+    return rates[smooth.index(max(smooth))] if rates else None
 
 
 def finalists(task: Task, find: Find) -> list[tuple[float, float]]:
