@@ -230,11 +230,13 @@ class RoundedStep:
             filter_rounded_(self._thetas, grads, self._words, columns, rows, alphas, gammas)
             return
         every = [x for tensors in grads for x in tensors]
-        # Of the weights, too: `model.to(...)` replaces their memory, not the tensors. Code is built for some threads.
+        # Few objects, which are out of the caches by now. `model.to(...)` gives weights other memory, hence addresses;
+        # code is built for a number of threads.
         layout = [
             torch.get_num_threads(),
-            *[(x.shape, x.stride(), x.dtype, x.device) for x in self._all_thetas],
-            *[(x.shape, x.stride()) for x in every],
+            *[x.data_ptr() for x in self._all_thetas],
+            *[x.numel() for x in every],
+            *[x.is_contiguous() or x.stride() for x in (*self._all_thetas, *every)],
         ]
         if self._again is not None and layout == self._layout:
             self._again([*self._all_thetas, *every, *self._all_words, *columns, *rows, *alphas, *gammas])
