@@ -23,6 +23,8 @@ MATHEMATICS = "mathematics.md"  # the page that quotes code
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 TAG = re.compile(r"\\tag\{(\d+)\}")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)((?:#[^)\s]*)?)\)")
+# GitHub needs a backslash before a "|" in the code of a table; here it would be shown.
+TABLE_CODE = re.compile(r"(?m)^\|.*\\\|.*$")
 CODE = re.compile(r"`(zerocross(?:\.\w+)+)`: `([^`]+)`")
 
 
@@ -52,10 +54,10 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         if uri is None:
             return match[0]
         if (ROOT / uri).is_dir():
-            return f"{text} (`{uri}/`)"
+            return f"`{uri}/`" if text.strip("`/") == uri else f"{text} (`{uri}/`)"
         return f"[{text}]({posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
-    markdown = LINK.sub(relink, markdown)
+    markdown = TABLE_CODE.sub(lambda match: match[0].replace("\\|", "|"), LINK.sub(relink, markdown))
     return CODE.sub(_with_line, markdown) if page.file.src_uri == MATHEMATICS else markdown
 
 

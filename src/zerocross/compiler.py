@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 import torch
+from torch import Tensor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -66,3 +67,57 @@ def _with_limit(function: Callable[..., Any], limit: int) -> Any:
             return function(*args, **kwargs)
 
     return limited
+
+
+class Recorded:
+    """A compiled function of lists of tensors, whose compiled code can be called again without torch's guards.
+
+    torch.compile checks a dozen properties of every tensor before each call. With a hundred tensors this takes 0.2 ms
+    after work that has emptied the caches: 4 % of a step over 28 million weights. A caller who knows that its tensors
+    are laid out as before can do without.
+
+    Args:
+        function: what is compiled; it changes tensors in place and returns nothing.
+        recompile_limit: builds after which other inputs run eagerly.
+    """
+
+    def __init__(self, function: Callable[..., None], recompile_limit: int) -> None:
+        self._ran: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._function = compiled(function, dynamic=False, recompile_limit=recompile_limit, backend=self._backend)
+
+    def _backend(self, graph: Any, inputs: Any) -> Callable[..., Any]:
+        from torch._inductor.compile_fx import compile_fx
+
+        # Whoever calls the code has compared sizes and strides: the guards, or the caller of `again`.
+        code: Any = compile_fx(graph, inputs, config_patches={"size_asserts": False})
+
+        def run(*given: Any) -> Any:
+            self._ran.append((code, given))
+            return code(*given)
+
+        return run
+
+    def __call__(self, *args: list[Any]) -> Callable[[list[Tensor]], object] | None:
+        """Call the function; return how to call its code again, with all tensors in one list in the order of `args`.
+
+        They must have the devices, dtypes, shapes and strides of this call, under the same number of threads. None: the
+        function did not run as one piece of compiled code.
+        """
+        self._ran = []
+        self._function(*args)
+        ran, self._ran = self._ran, []
+        places = {id(tensor): place for place, tensor in enumerate(flattened(args))}
+        if len(ran) != 1 or not all(id(tensor) in places for tensor in ran[0][1]):
+            return None
+        ((code, given),) = ran
+        order = [places[id(tensor)] for tensor in given]
+        return lambda tensors: code(*[tensors[place] for place in order])
+
+
+def flattened(lists: Iterable[Any]) -> Iterator[Tensor]:
+    """Yield the tensors of nested lists, in order."""
+    for each in lists:
+        if isinstance(each, Tensor):
+            yield each
+        else:
+            yield from flattened(each)

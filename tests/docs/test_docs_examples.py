@@ -25,7 +25,8 @@ NAMES = [
 def docstring(module: str, name: str) -> str:
     """The docstring of a class or function, or the string below the assignment of anything else."""
     value = inspect.unwrap(getattr(importlib.import_module(module), name))
-    if inspect.isclass(value) or inspect.isfunction(value):
+    alias = hasattr(value, "__origin__")  # Python 3.10 takes Callable[...] for a class
+    if (inspect.isclass(value) and not alias) or inspect.isfunction(value):
         return inspect.getdoc(value) or ""
     package = ROOT / "src" / Path(*module.split("."))
     files = [package.with_suffix(".py")] if not package.is_dir() else sorted(package.rglob("*.py"))

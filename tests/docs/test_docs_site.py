@@ -75,6 +75,15 @@ def test_nothing_is_fetched_from_the_network(site: Path) -> None:
     assert sheets == []
 
 
+def test_alternatives_in_tables_are_shown_without_backslashes(site: Path) -> None:
+    assert "<code>zerocross data fetch | check</code>" in (site / "commands.html").read_text("utf-8")
+    assert [
+        file.name
+        for file in site.glob("*.html")
+        if "\\|" in re.sub(r"(?s)<script.*?</script>", "", file.read_text("utf-8"))
+    ] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_in_the_reference(package: str, site: Path) -> None:
     shown = set(re.findall(r'id="(zerocross[^"]*)"', (site / "api" / f"{package}.html").read_text("utf-8")))

@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from sweep.slurm import Cluster, missing
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -103,6 +106,22 @@ def test_the_sweep_runs_here_and_then_finds_its_results(tmp_path: Path):
     start(command, tmp_path)
     assert [path.stat().st_mtime_ns for path in runs] == written  # nothing was trained again
     assert (tmp_path / "sweep" / "compare.md").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing()), reason=missing() or "Slurm is here")
+def test_the_sweep_runs_on_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = Path(tempfile.mkdtemp(prefix="zerocross-slurm-"))  # pytest's own folders have too long paths for a socket
+    try:
+        with Cluster(folder, cpus=2) as cluster:
+            for name, value in cluster.environment.items():
+                monkeypatch.setenv(name, value)
+            command = ["sh", str(EXAMPLES / "slurm_sweep.sh"), "--seeds", "1", "--epochs", "1"]
+            assert "submitted 2 runs to Slurm" in start(command, tmp_path)
+            assert len(list(tmp_path.glob("sweep/runs/*.json"))) == 2
+            assert "submitted" not in start(command, tmp_path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_notebook_runs_from_data_to_packed_network():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import multiprocessing, nn
 
+from reference import bounds
 from zerocross import models
 from zerocross.nn import BinaryConv1d, BinaryConv2d, BinaryLinear, Sign, sign, start_epoch, start_from_batch
 from zerocross.nn.binarizers.ewgs import EWGSActivation
@@ -101,6 +103,19 @@ def test_bounds_start_before_training_and_once() -> None:
     plain = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), Sign(), nn.Linear(6, 2))
     start_from_batch(plain, torch.randn(32, 4))
     assert int(plain[1].num_batches_tracked) == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("begin", ["in training", "before it"])
+def test_two_processes_keep_equal_bounds(begin: str, tmp_path: Path) -> None:
+    multiprocessing.spawn(bounds.work, (str(tmp_path), 2, begin), nprocs=2)  # type: ignore[attr-defined]
+    one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
+    assert one["own"] < 0.7 * other["own"]  # on its own data, each would have started at other bounds
+    mean = (one["own"] + other["own"]) / 2
+    assert one["bounds"][0, :2].tolist() == pytest.approx([-3 * mean.item(), 3 * mean.item()], rel=1e-5)
+    assert torch.equal(one["bounds"], other["bounds"])
+    assert (one["bounds"][-1] != one["bounds"][0]).all()  # all six have learned
+    for name, value in one["model"].items():
+        assert torch.equal(value, other["model"][name]), name
 
 
 def test_real_network_starts_one_with_bounds() -> None:

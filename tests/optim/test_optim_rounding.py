@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from reference.optimizer_table import assert_same_bits, bits, make_grads, make_params, run, swinging
 from zerocross.optim import GradientFilter
-from zerocross.optim.rounding import filter_rounded_, mix, new_pairs, noise_factors, words
+from zerocross.optim.rounding import RoundedGroup, filter_rounded_, mix, new_pairs, noise_factors, words
 
 BF16 = torch.bfloat16
 
@@ -100,6 +100,41 @@ def test_the_random_bits_are_a_function_of_seed_step_and_index():
 GOLDEN = [[1445982368, 609921394, -617309405], [1547594784, -103521526, -262831065]]
 
 
+@pytest.mark.parametrize("shape", [(256, 256), (4, 3)], ids=["many steps at a time", "one step at a time"])
+def test_prepared_factors_are_those_of_each_step(shape: tuple[int, ...]):
+    weights = [torch.empty(shape), torch.empty(64, 2)]
+    group = RoundedGroup(weights, [new_pairs(w) for w in weights], [3, 9])
+    for step in (*range(19), 500, 7, 8):
+        for given in (step, torch.tensor(step)):
+            for one, other in zip(group.factors(given), noise_factors(weights, [3, 9], step), strict=True):
+                assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("change", ["replaced", "moved", "frozen", "thawed"])
+def test_what_is_prepared_follows_a_change(change: str):
+    """A filter whose state or set of gradients changes gives the bits of one that prepares anew."""
+    results = []
+    for anew in (False, True):
+        params = make_params()
+        optimizer = GradientFilter(params, alpha=0.01, state_dtype=BF16)
+        params[1].requires_grad_(change != "thawed")
+        run(optimizer, params, range(3))
+        state = optimizer.state[params[0]]
+        if change == "replaced":
+            state["mg"] = state["mg"].clone()
+        elif change == "moved":
+            state["mg"].data = state["mg"].data.clone()
+        else:
+            params[1].requires_grad_(change == "thawed")
+        if anew:
+            optimizer._rounded = None
+        run(optimizer, params, range(3, 6))
+        results.append(bits(optimizer, params))
+    assert_same_bits(*results)
+    assert optimizer._rounded is not None
+    assert optimizer._rounded.groups[0].words[0].data_ptr() == state["mg"].data_ptr()
+
+
 def test_state_is_four_bytes_a_weight_in_the_layout_of_the_weight():
     params = make_params()
     params[0] = nn.Parameter(params[0].detach().to(memory_format=torch.channels_last))
@@ -182,3 +217,37 @@ def test_compiled_equals_eager_to_the_bit(dtype: torch.dtype):
                 param.grad = grad
             optimizer.step()
         assert_same_bits(bits(compiled, params), bits(eager, twin))
+
+
+@pytest.mark.slow
+def test_compiled_code_is_not_used_for_another_layout():
+    """From the second step on torch's guards are not asked: what they would have noticed must still be."""
+    params, twin = make_params(), make_params()
+    compiled = GradientFilter(params, alpha=0.01, state_dtype=BF16, compile=True)
+    eager = GradientFilter(twin, alpha=0.01, state_dtype=BF16)
+    threads = torch.get_num_threads()
+
+    def change(step: int, own: list[nn.Parameter]) -> None:
+        if step == 4:
+            own[0].data = own[0].data.to(memory_format=torch.channels_last)
+        elif step == 8:
+            own[0].data = own[0].data.to(BF16)
+        elif step == 12:
+            own[1].requires_grad_(False)
+        elif step == 16:
+            torch.set_num_threads(3 - min(threads, 2))
+
+    try:
+        for step in range(20):
+            for optimizer, own in ((compiled, params), (eager, twin)):
+                change(step, own)
+                for param, grad in zip(own, make_grads(step, own), strict=True):
+                    param.grad = (
+                        grad.to(memory_format=torch.channels_last) if step % 3 == 2 and grad.dim() == 4 else grad
+                    )
+                optimizer.step()
+            assert_same_bits(bits(compiled, params), bits(eager, twin))
+            assert compiled._rounded is not None
+            assert compiled._rounded._again is not None
+    finally:
+        torch.set_num_threads(threads)

@@ -107,7 +107,7 @@ def _torch() -> Iterator[Diagnosis]:
 def _devices() -> Iterator[Diagnosis]:
     import torch
 
-    yield Diagnosis("torch", "cpu", "ok", f"{os.cpu_count()} processors, {torch.get_num_threads()} threads of torch")
+    yield Diagnosis("torch", "cpu", "ok", f"{os.cpu_count()} processors, torch uses {torch.get_num_threads()} of them")
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         name, (major, minor) = torch.cuda.get_device_name(index), torch.cuda.get_device_capability(index)
         bf16 = "bf16" if major >= 8 else "no bf16 arithmetic"

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -197,13 +197,13 @@ class BinaryOptimizer(Optimizer, ABC):
     def _collect(self) -> GroupGradients:
         gradients = []
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None and p.requires_grad]
-            if not params:
+            found = [(p, x) for p in group["params"] if (x := p.grad) is not None and p.requires_grad]
+            if not found:
                 continue
-            grads = [cast("Tensor", p.grad) for p in params]
-            if any(x.is_sparse for x in grads):
+            if any(x.is_sparse for _, x in found):
                 raise ValueError(f"{type(self).__name__} needs dense gradients; construct the layer with sparse=False")
-            grads = [placed_as(x, p).to(state_dtype(p)) for p, x in zip(params, grads, strict=True)]
+            params = [p for p, _ in found]
+            grads = [_in_precision(placed_as(x, p), state_dtype(p)) for p, x in found]
             gradients.append((group, params, torch._foreach_neg(grads) if self.maximize else grads))
         return gradients
 
@@ -213,7 +213,7 @@ class BinaryOptimizer(Optimizer, ABC):
         if new and finite is not None and not finite:
             self._count_skipped(finite)
             return False
-        for group, params, grads in gradients:
+        for group, params, grads in gradients if new else ():
             for param, grad in zip(params, grads, strict=True):
                 if param in new:
                     self.state[param].update(self._new_state(param, grad, group))
@@ -310,6 +310,10 @@ def copy_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
         for key, value in state_dict["state"].get(index, {}).items():
             if isinstance(value, Tensor) and key in state:
                 state[key] = value.to(state[key].device, copy=True)
+
+
+def _in_precision(grad: Tensor, dtype: torch.dtype) -> Tensor:
+    return grad if grad.dtype == dtype else grad.to(dtype)  # to() takes longer than the comparison
 
 
 def _once(params: Iterable[Any]) -> Iterable[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
@@ -114,4 +115,9 @@ def name_in_group(group: Group, param: Tensor) -> str:
 
 def state_dtype(param: Tensor) -> torch.dtype:
     """At least float32: in bfloat16 an EMA of alpha = 1e-3 does not move."""
-    return torch.promote_types(param.dtype, torch.float32)
+    return _at_least_float32(param.dtype)
+
+
+@functools.cache
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)

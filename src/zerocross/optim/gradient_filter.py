@@ -14,14 +14,7 @@ from zerocross.filters.flips import alpha_for_flips
 from zerocross.optim.base import BinaryOptimizer, Group, GroupGradients, NonFinite, renamed, state_dtype
 from zerocross.optim.flip_control import Control, new_control, steer_, steered
 from zerocross.optim.normalize import Normalize, check_normalize, new_rms, normalized
-from zerocross.optim.rounding import (
-    compiled_filter_rounded,
-    cuts_rows,
-    filter_rounded_,
-    new_pairs,
-    noise_factors,
-    words,
-)
+from zerocross.optim.rounding import RoundedGroup, RoundedStep, cuts_rows, new_pairs
 from zerocross.optim.shards import local
 from zerocross.optim.signs import count_flips, negative, start_signs_, take_signs_
 
@@ -97,6 +90,7 @@ class GradientFilter(BinaryOptimizer):
 
     kind: ClassVar[str] = "theta"
     lr_name = "alpha"
+    _rounded: RoundedStep | None = None  # with bfloat16 state; made again in copies
 
     def __init__(
         self,
@@ -218,35 +212,40 @@ class GradientFilter(BinaryOptimizer):
             filter_(thetas, grads, ms, gs, alphas, gammas)
             return
         # 0-dim tensors, not floats, for which torch would recompile at every new value of alpha.
-        alphas, gammas = ([_scalar(v, m[0]) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas))
+        alphas, gammas = (
+            [_scalar(v, m[0].dtype, m[0].device) for v, m in zip(vs, ms, strict=True)] for vs in (alphas, gammas)
+        )
         one_pass = _compiled_filter() if self.compile else filter_in_one_pass_
         one_pass(thetas, grads, ms, gs, alphas, gammas)
 
     def _filter_rounded(self, gradients: GroupGradients, alphas: list[Any], gammas: list[Any]) -> None:
-        if any(cuts_rows(p) for _, params, _ in gradients for p in params):
-            counts = [len(params) for _, params, _ in gradients]
-            gradients = [(group, [p], [x]) for group, ps, xs in gradients for p, x in zip(ps, xs, strict=True)]
-            alphas, gammas = (
-                [v for v, count in zip(vs, counts, strict=True) for _ in range(count)] for vs in (alphas, gammas)
+        step = self._rounded
+        if step is None or not step.fits(*self._weights_and_state(gradients)):
+            if any(cuts_rows(p) for _, params, _ in gradients for p in params):
+                counts = [len(params) for _, params, _ in gradients]
+                gradients = [(group, [p], [x]) for group, ps, xs in gradients for p, x in zip(ps, xs, strict=True)]
+                alphas, gammas = (
+                    [v for v, count in zip(vs, counts, strict=True) for _ in range(count)] for vs in (alphas, gammas)
+                )
+            places = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
+            step = self._rounded = RoundedStep(
+                [
+                    RoundedGroup(params, pairs, [self.seed + places[p] for p in params])
+                    for params, pairs in zip(*self._weights_and_state(gradients), strict=True)
+                ]
             )
-        groups, thetas, grads = map(list, zip(*gradients, strict=True))
-        positions = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         skipped = self.param_groups[0].get("skipped", 0)  # leaves no trace
-        factors = [
-            noise_factors(params, [self.seed + positions[p] for p in params], group["step"] - skipped)
-            for group, params in zip(groups, thetas, strict=True)
-        ]
-        like = [torch.empty((), device=rows.device) for _, rows in factors]
-        alphas, gammas = ([_scalar(v, x) for v, x in zip(vs, like, strict=True)] for vs in (alphas, gammas))
-        (compiled_filter_rounded() if self.compile else filter_rounded_)(
-            [[local(p) for p in params] for params in thetas],
-            [[local(x) for x in tensors] for tensors in grads],
-            [[words(self.state[p]["mg"]) for p in params] for params in thetas],
-            [columns for columns, _ in factors],
-            [rows for _, rows in factors],
-            alphas,
-            gammas,
+        step(
+            [grads for _, _, grads in gradients],
+            [group["step"] - skipped for group, _, _ in gradients],
+            [_scalar(v, torch.float32, each.device) for v, each in zip(alphas, step.groups, strict=True)],
+            [_scalar(v, torch.float32, each.device) for v, each in zip(gammas, step.groups, strict=True)],
+            self.compile,
         )
+
+    def _weights_and_state(self, gradients: GroupGradients) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
+        thetas = [params for _, params, _ in gradients]
+        return thetas, [[self.state[p]["mg"] for p in params] for params in thetas]
 
     def _filter_and_steer(self, gradients: GroupGradients, alphas: list[float]) -> None:
         # All tensors of a group share one control; if gradients are missing, the first tensor with one decides.
@@ -303,5 +302,10 @@ def _compiled_filter() -> Callable[..., None]:
     return compiled(filter_in_one_pass_, dynamic=False, recompile_limit=64)
 
 
-def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
-    return value.to(like) if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)
+def _scalar(value: float | Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return value.to(device, dtype) if isinstance(value, Tensor) else _number(value, dtype, device)
+
+
+@functools.lru_cache(maxsize=64)  # gamma, and alpha between two changes by a scheduler
+def _number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.full((), value, dtype=dtype, device=device)

@@ -8,15 +8,17 @@ float32 number becomes a bfloat16 number by dropping 16 bits, so that adding 16 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from zerocross.compiler import compiled
+from zerocross.compiler import Recorded, flattened
 from zerocross.optim.shards import is_sharded, local, local_range, wrap_like
 
 _LOW, _HIGH, _SIGN = 0xFFFF, -0x10000, -0x80000000  # of the 32 bits of m and g: m, g, and the sign of g
+_ONE = 0x3F800000  # 1.0 in float32
 _GOLDEN = 0x9E3779B9
 Lists = list[list[Tensor]]
 
@@ -60,18 +62,33 @@ def noise_factors(params: Sequence[Tensor], seeds: Sequence[int], step: int | Te
         seeds: Of each weight.
         step: Counted from 0; a tensor if the step is captured in a CUDA graph.
     """
+    hashes, columns = _hashes(params, seeds)
+    if not isinstance(step, Tensor):
+        step = torch.full((), step, dtype=torch.int32, device=hashes.device)
+    return _factors(hashes, columns, step.to(torch.int32))
+
+
+def _hashes(params: Sequence[Tensor], seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return the hashes of (seed, row) of all rows, and the numbers of the columns of the longest row."""
     device = local(params[0]).device
-    count = step.to(torch.int32) if isinstance(step, Tensor) else torch.full((), step, dtype=torch.int32, device=device)
-    key = mix(count + _wrapped(_GOLDEN))
-    rows = [(p.shape[0] if p.dim() > 1 else 1) for p in params]
-    spans = tuple(
-        (seed, *(local_range(p)[0] if is_sharded(p) and p.dim() > 1 else (0, size)))
-        for seed, p, size in zip(seeds, params, rows, strict=True)
-    )
-    factors = mix(_row_hashes(spans, device) ^ key) | 1  # odd, so that no bit of a column is lost
-    widest = max((p.shape[1:] if p.dim() > 1 else p.shape).numel() for p in params)
-    columns = mix(_count(widest, device) + mix(key))
-    return (_local_columns(columns, params[0]) if cuts_rows(params[0]) else columns), factors
+    heights = [(p.shape[0] if p.dim() > 1 else 1) for p in params]
+    rows = [
+        local_range(p)[0] if is_sharded(p) and p.dim() > 1 else (0, height)
+        for p, height in zip(params, heights, strict=True)
+    ]
+    hashes = [
+        mix(torch.arange(first, first + size, dtype=torch.int32, device=device) ^ _wrapped((seed + 1) * _GOLDEN))
+        for seed, (first, size) in zip(seeds, rows, strict=True)
+    ]
+    longest = max((p.shape[1:] if p.dim() > 1 else p.shape).numel() for p in params)
+    columns = torch.arange(longest, dtype=torch.int32, device=device)
+    return torch.cat(hashes), _local_columns(columns, params[0]) if cuts_rows(params[0]) else columns
+
+
+def _factors(hashes: Tensor, columns: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the factors of columns and rows; of several steps, given in a column, one below the other."""
+    key = mix(steps + _wrapped(_GOLDEN))
+    return mix(columns + mix(key)), mix(hashes ^ key) | 1  # odd, so that no bit of a column is lost
 
 
 def cuts_rows(param: Tensor) -> bool:
@@ -92,24 +109,57 @@ def _local_columns(columns: Tensor, param: Tensor) -> Tensor:
     return part.reshape(-1)
 
 
-@functools.lru_cache(maxsize=256)
-def _row_hashes(spans: tuple[tuple[int, int, int], ...], device: torch.device) -> Tensor:
-    """Return the hashes of (seed, row) of all rows of all weights, in one tensor."""
-    hashes = [
-        mix(torch.arange(first, first + size, dtype=torch.int32, device=device) ^ _wrapped((seed + 1) * _GOLDEN))
-        for seed, first, size in spans
-    ]
-    return torch.cat(hashes)
-
-
-@functools.lru_cache(maxsize=256)
-def _count(size: int, device: torch.device) -> Tensor:
-    return torch.arange(size, dtype=torch.int32, device=device)
-
-
 def _wrapped(value: int) -> int:
     """Return an integer as int32, modulo 2^32."""
     return (value + 2**31) % 2**32 - 2**31
+
+
+class RoundedGroup:
+    """What a step needs of a group of weights besides their gradients, prepared once.
+
+    A step on the CPU evicts all else from the caches, so that each line of Python costs several times its usual time:
+    views of the state are kept, and factors are computed for many steps at a time.
+
+    Args:
+        params: Weights with gradients.
+        pairs: Their m and g.
+        seeds: Of each weight.
+    """
+
+    _STEPS = 32  # of factors at a time, if they take at most a quarter of a byte per weight
+
+    def __init__(self, params: Sequence[Tensor], pairs: Sequence[Tensor], seeds: Sequence[int]) -> None:
+        self.sharded = any(map(is_sharded, params))
+        self.thetas = [local(p) for p in params]
+        self.device = self.thetas[0].device
+        self.words = [words(pair) for pair in pairs]
+        self._params, self._pairs = list(params), list(pairs)
+        self._addresses = [word.data_ptr() for word in self.words]
+        self._hashes, self._columns = _hashes(params, seeds)
+        factors = self._hashes.numel() + self._columns.numel()
+        self._count = max(1, min(self._STEPS, sum(theta.numel() for theta in self.thetas) // (16 * factors)))
+        self._first, self._rows, self._cols = -1, (), ()
+
+    def fits(self, params: Sequence[Tensor], pairs: Sequence[Tensor]) -> bool:
+        """Return whether these are the same weights with the same state, in the same place in memory."""
+        return (
+            not self.sharded  # the part of a rank may be another tensor at every step
+            and len(params) == len(self._params)
+            and all(map(operator.is_, params, self._params))
+            and all(map(operator.is_, pairs, self._pairs))
+            and [pair.data_ptr() for pair in pairs] == self._addresses  # `state["mg"].data = ...` moves it
+        )
+
+    def factors(self, step: int | Tensor) -> tuple[Tensor, Tensor]:
+        """Return the factors of columns and of rows, as `noise_factors` does."""
+        if isinstance(step, Tensor):  # its value is not known here
+            return _factors(self._hashes, self._columns, step.to(torch.int32))
+        first = step - step % self._count
+        if first != self._first:
+            steps = torch.arange(first, first + self._count, dtype=torch.int32, device=self._hashes.device)
+            columns, rows = _factors(self._hashes, self._columns, steps[:, None])
+            self._first, self._cols, self._rows = first, columns.unbind(), rows.unbind()
+        return self._cols[step - first], self._rows[step - first]
 
 
 def filter_rounded_(
@@ -140,10 +190,56 @@ def filter_rounded_(
             g_bits = (g.view(torch.int32) + (upper & _LOW)) & _HIGH
             g_bits = torch.where(g == 0, pair & _SIGN, g_bits)
             pair.copy_(g_bits | m_bits)
-            theta.copy_(torch.where(g_bits < 0, 1.0, -1.0))  # Eq. 13
+            theta.copy_(((~g_bits & _SIGN) | _ONE).view(torch.float32))  # Eq. 13
 
 
 @functools.cache  # outside the optimizer, which must stay copyable and picklable
-def compiled_filter_rounded() -> Callable[..., None]:
-    """The same, compiled to one pass over memory."""
-    return compiled(filter_rounded_, dynamic=False, recompile_limit=64)
+def _recorded_filter() -> Recorded:
+    return Recorded(filter_rounded_, recompile_limit=64)
+
+
+class RoundedStep:
+    """A step over groups of weights; compiled, from the second on without torch's guards if no layout has changed.
+
+    Args:
+        groups: Weights and their state.
+    """
+
+    def __init__(self, groups: Sequence[RoundedGroup]) -> None:
+        self.groups = groups
+        self._thetas, self._words = [group.thetas for group in groups], [group.words for group in groups]
+        self._all_thetas, self._all_words = list(flattened(self._thetas)), list(flattened(self._words))
+        self._again: Callable[[list[Tensor]], object] | None = None
+        self._layout: object = None
+
+    def fits(self, params: Lists, pairs: Lists) -> bool:
+        """Return whether these are the same weights with the same state, in the same place in memory."""
+        return len(params) == len(self.groups) and all(
+            group.fits(own, mg) for group, own, mg in zip(self.groups, params, pairs, strict=True)
+        )
+
+    def __call__(
+        self, grads: Lists, steps: Sequence[int | Tensor], alphas: list[Tensor], gammas: list[Tensor], compiled: bool
+    ) -> None:  # fmt: skip
+        """Run `filter_rounded_`; if compiled, as one pass over memory. Steps are counted from 0, group by group."""
+        if any(group.sharded for group in self.groups):
+            grads = [[local(x) for x in tensors] for tensors in grads]
+        factors = [group.factors(step) for group, step in zip(self.groups, steps, strict=True)]
+        columns, rows = [column for column, _ in factors], [row for _, row in factors]
+        if not compiled:
+            filter_rounded_(self._thetas, grads, self._words, columns, rows, alphas, gammas)
+            return
+        every = [x for tensors in grads for x in tensors]
+        # Few objects, which are out of the caches by now. `model.to(...)` gives weights other memory, hence addresses;
+        # code is built for a number of threads.
+        layout = [
+            torch.get_num_threads(),
+            *[x.data_ptr() for x in self._all_thetas],
+            *[x.numel() for x in every],
+            *[x.is_contiguous() or x.stride() for x in (*self._all_thetas, *every)],
+        ]
+        if self._again is not None and layout == self._layout:
+            self._again([*self._all_thetas, *every, *self._all_words, *columns, *rows, *alphas, *gammas])
+        else:
+            code = _recorded_filter()(self._thetas, grads, self._words, columns, rows, alphas, gammas)
+            self._again, self._layout = code, layout

@@ -6,11 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
+
+_PLAIN = {Tensor, Parameter}  # a Parameter made from a DTensor is a DTensor
 
 
 def is_sharded(tensor: Tensor) -> bool:
     """Whether a tensor is a DTensor (FSDP2, tensor parallelism), of which this rank holds a shard."""
-    return type(tensor) is not Tensor and hasattr(tensor, "device_mesh")
+    return type(tensor) not in _PLAIN and hasattr(tensor, "device_mesh")
 
 
 def local(tensor: Any) -> Tensor:
