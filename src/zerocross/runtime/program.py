@@ -19,6 +19,7 @@ ALIGN = 64  # bytes: a cache line, and a vector
 SLACK = 256  # bytes after every buffer that vectorised copies may touch
 BLOCK_BYTES = 24 << 10  # gathered rows and their table: they fit in the L1 cache together with a panel of weights
 BLOCK_ROWS = 256
+PAGE, PHASES = 4096, 4  # a load waits for earlier stores whose addresses equal its own modulo a page
 
 
 @dataclass(eq=False)
@@ -148,7 +149,7 @@ def new_job(**fields: int) -> np.ndarray:
 
 def _fill(step: Any, fields: Mapping[str, int]) -> int:
     """Set the fields of a step and its scratch layout; return the bytes of scratch memory that it needs."""
-    step["real"] = step["least"] = -1
+    step["real"] = step["least"] = step["plain"] = -1
     for name, value in fields.items():
         step[name] = value
     row = max(1, int(step["row"]))
@@ -169,7 +170,13 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
 def _scan_line(step: Any) -> int:
     """Return the bytes of a line's parities and the word before them; 0 if the taps are not runs of whole words."""
     runs = step["kind"] == StepKind.BINARY and step["runs_y"] > 1 and step["runs_x"] == 1 and step["repeats"] == 1
-    if not runs or step["run"] % WORD or step["source_pixel"] % WORD or step["source_line"] % step["tap_line"]:
+    if (
+        not runs
+        or step["plain"] >= 0
+        or step["run"] % WORD
+        or step["source_pixel"] % WORD
+        or step["source_line"] % step["tap_line"]
+    ):
         return 0
     return int((step["width"] - 1) * step["source_pixel"] + step["run"]) + WORD
 
@@ -238,6 +245,8 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
             elif free[buffer.key]:
                 places[buffer] = free[buffer.key].pop()
             else:
+                if buffer.kind == "bits":
+                    lasting_end = _in_phase(lasting_end, sum(each.kind == "bits" for each in places))
                 places[buffer] = lasting_end
                 lasting_end += size
         for buffer in touched:
@@ -245,6 +254,14 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
                 free[buffer.key].append(places[buffer])
         taken = [entry for entry in taken if last[entry[2]] > number]
     return {buffer: at + end * buffer.lasting for buffer, at in places.items()}, end + lasting_end
+
+
+def _in_phase(offset: int, number: int) -> int:
+    """Return the next offset for a buffer of this number such that no two in a row have similar offsets in a page.
+
+    A binary layer reads and writes bits at the same pace: each load could wait for a store to the other buffer.
+    """
+    return offset + (number % PHASES * (PAGE // PHASES) - offset) % PAGE
 
 
 def _reusable(item: PlannedStep, dying: set[Buffer], places: Mapping[Buffer, int]) -> Buffer | None:
