@@ -124,3 +124,29 @@ def test_other_averages_are_steps_of_their_own(why: str):
     rest = b.add("subsample", x, stride=(2, 2)) if why == "read twice" else average
     graph = b.graph(b.add("add", average, rest) if why == "read twice" else average)
     assert not pools(check(graph, b.batch(3)))[0]
+
+
+# ---- slices ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bytes_", [False, True])
+@pytest.mark.parametrize("window", [((3, 3), (1, 1)), ((2, 2), (0, 0))])
+def test_a_large_first_layer_and_its_pooling_take_turns(bytes_: bool, window: tuple[tuple[int, int], tuple[int, int]]):
+    """One image on one thread is computed in slices, several images and threads are not: the results are the same."""
+    b = Builder(3, 128, 128)
+    around = {"stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    stem = b.byte_conv("x", 32, (3, 3), **around) if bytes_ else b.conv("x", 32, (3, 3), binary=False, **around)
+    pooled = b.add(
+        "max_pool2d", b.affine(stem), kernel=window[0], stride=(2, 2), padding=window[1], dilation=(1, 1),
+        ceil_mode=False,
+    )  # fmt: skip
+    graph, x = b.graph(b.conv(b.sign(pooled), 16, (3, 3), padding=(1, 1))), b.batch(4)
+    model = Model(graph)
+    assert max(model.steps()["slices"]) == 16
+    together = model(x)
+    for number in range(len(x)):
+        np.testing.assert_array_equal(model(x[number : number + 1]), together[number : number + 1])
+    expected = interpret(graph, x)[graph.output]
+    assert (together == expected).mean() > 0.999  # a sum of floats may round to the other side of 0
+    if processors() > 1:
+        np.testing.assert_array_equal(Model(graph, threads=2)(x[:1]), together[:1])

@@ -46,7 +46,8 @@ def _do(job: Any, x: int, y: int) -> None:
         x_at, y_at = x + job.x + start * job.x_bytes, y + job.y + start * job.y_bytes
         number = 0
         while number < job.step_count:
-            slices = step_at(job.steps + number * _STEP_BYTES).slices if count == job.parts == 1 else 0
+            alone = count == job.parts == 1 and number + 1 < job.step_count
+            slices = step_at(job.steps + number * _STEP_BYTES).slices if alone else 0
             together = 2 if slices else 1
             part, parts = (0, slices) if slices else (job.part, job.parts)
             for turn in range(together * max(1, slices)):

@@ -24,6 +24,7 @@ from zerocross.runtime.kernels.finish import (
 )
 from zerocross.runtime.kernels.popcount import emit_counts, emit_plain_counts, emit_sums_of_counts, emit_tiled_counts
 from zerocross.runtime.kernels.steps import LANES, PLAIN, ROW_BYTES, ROWS, WORD, EpilogueOp, RowField
+from zerocross.runtime.kernels.target import chosen_level
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 KNOWN = (
@@ -41,11 +42,19 @@ def _emit_tiles(b: Builder, own: list[Value], to: Finish) -> None:
         start = b.add(a, b.mul(b.sub(here.pixel, to.pixel), row_bytes))
         return emit_counts(b, v.rows_from(b, start, row_bytes, range(first, first + number)), weights, words)
 
-    def case(op: EpilogueOp) -> list[Value]:
+    def case(op: EpilogueOp | None) -> list[Value]:
         _emit_loop(b, op, tiles, factor, counted, to)
         return []
 
-    v.choose(b, kind, [partial(case, op) for op in KNOWN], [])
+    if emits_known_stages():
+        v.choose(b, kind, [partial(case, op) for op in KNOWN], [])
+    else:
+        case(None)
+
+
+def emits_known_stages() -> bool:
+    """Return True if every stage has a loop of its own: not where a tile's code is several times as long."""
+    return chosen_level().width == 1
 
 
 def _emit_plain_tiles(b: Builder, own: list[Value], to: Finish) -> None:
@@ -65,6 +74,8 @@ def _emit_plain_tiles(b: Builder, own: list[Value], to: Finish) -> None:
         return []
 
     def cases(counted: Counted) -> list[Value]:
+        if not emits_known_stages():
+            return case(counted, None)
         return v.choose(b, kind, [partial(case, counted, op) for op in (*KNOWN, None)], [])
 
     sources = [*(partial(in_place, known) for known in PLAIN), tiled]
