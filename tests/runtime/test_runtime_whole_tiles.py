@@ -117,7 +117,7 @@ def test_averages_that_another_layer_reads():
 @pytest.mark.parametrize("why", ["odd", "kernel", "read twice", "real layer"])
 def test_other_averages_are_steps_of_their_own(why: str):
     b = Builder(16, 7 if why == "odd" else 8, 16)
-    how = HALVES | ({"kernel": (3, 3), "stride": (1, 1)} if why == "kernel" else {})
+    how: dict[str, Any] = HALVES | ({"kernel": (3, 3), "stride": (1, 1)} if why == "kernel" else {})
     around = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     x = b.affine("x") if why == "real layer" else b.affine(b.conv(b.sign("x"), 16, (3, 3), **around))
     average = b.add("avg_pool2d", x, ceil_mode=False, **how)
