@@ -67,9 +67,17 @@ class Group:
         return [self.result] * self.real + ([] if self.sign is None else [self.sign.output])
 
 
-def fuse(graph: Graph, values: Mapping[str, Value]) -> list[Group]:
-    """Return the groups of a simplified graph in execution order."""
-    groups = fold_pools(_Fusion(graph, values).groups(), graph, values)
+def fuse(graph: Graph, values: Mapping[str, Value], *, fold: bool = False) -> list[Group]:
+    """Return the groups of a simplified graph in execution order.
+
+    Args:
+        graph: The simplified graph.
+        values: The shape and kind of each of its values.
+        fold: Let binary layers store averages of 2 x 2 pixels, see `fold_pools`.
+    """
+    groups = _Fusion(graph, values).groups()
+    if fold:
+        groups = fold_pools(groups, graph, values)
     # A value follows every group that stores a part of it, and a group follows the values that it reads.
     order: graphlib.TopologicalSorter[int | str] = graphlib.TopologicalSorter()
     for number, group in enumerate(groups):

@@ -79,7 +79,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         self._import()
-        for group in fuse(self.graph, self.values):
+        for group in fuse(self.graph, self.values, fold=True):
             self._emit(group)
         self._export()
         return Plan(self.steps, self.constants, self.bytes)
