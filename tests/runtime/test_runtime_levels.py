@@ -52,6 +52,17 @@ for channels in (32, 64, 160, 544):
         shortcut = b.affine(b.prelu(b.add("add", sums, shortcut)))
     graph, x = b.graph(shortcut), b.batch(3)
     np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[shortcut])
+for channels in (32, 64, 100):  # tiles that lie within a line, and averages of 2 x 2 pixels
+    b = Builder(channels, 6, 16, seed=channels)
+    x = b.prelu(b.affine(b.conv(b.sign("x"), channels, (3, 3), padding=(1, 1))))
+    sums = b.affine(b.conv(b.sign(x, shifted=True), channels, (3, 3), stride=(2, 2), padding=(1, 1)))
+    halves = b.add("avg_pool2d", x, kernel=(2, 2), stride=(2, 2), padding=(0, 0), ceil_mode=False,
+                   count_include_pad=False)
+    both = b.affine(b.prelu(b.add("add", sums, halves)))
+    graph = b.graph(b.add("add", both, b.conv(b.sign(both), channels, (1, 1))))
+    model, batch = Model(graph), b.batch(3)
+    assert (model.steps()["pool"] != 0).any()
+    np.testing.assert_array_equal(model(batch), interpret(graph, batch)[graph.output])
 print("the same")
 """
 

@@ -235,6 +235,7 @@ class RoundedStep:
         layout = [
             torch.get_num_threads(),
             *[x.data_ptr() for x in self._all_thetas],
+            *[x.dtype for x in (*self._all_thetas, *every)],
             *[x.numel() for x in every],
             *[x.is_contiguous() or x.stride() for x in (*self._all_thetas, *every)],
         ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from zerocross.runtime.graph import Node
 from zerocross.runtime.kernels.points import PIXEL_BYTES, TAPS
-from zerocross.runtime.kernels.steps import LANES, ROWS, Window
+from zerocross.runtime.kernels.steps import LANES, PLAIN, ROWS, TILED, WORD, Window
 from zerocross.runtime.program import BLOCK_ROWS, Buffer
 
 Fields = dict[str, Any]
@@ -41,8 +41,19 @@ class ConvGeometry:
 
     @property
     def in_lines(self) -> bool:
-        """True if tiles of real products can read their input without gathering: each tile lies within a line."""
+        """True if tiles can read their input without gathering: each tile lies within a line."""
         return self.runs_x == 1 and self.outputs[1] % ROWS == 0
+
+    @property
+    def plain(self) -> int:
+        """Index in `PLAIN` of the shape of rows of bits that tiles read in place, or TILED; otherwise -1."""
+        run, pixel = self.kernel[1] * self.source.pitch, self.stride[1] * self.source.pitch
+        if not self.in_lines or self.groups > 1 or run % WORD:
+            return -1
+        if self.source.pitch == 2 * WORD and self.stride[1] <= 2:
+            return TILED
+        shape = (self.kernel[0], run // WORD, pixel)
+        return PLAIN.index(shape) if shape in PLAIN else -1
 
     def fields(self, *, direct: bool) -> Fields:
         """Return the fields of the step.

@@ -38,11 +38,11 @@ def by_panel(vectors: Sequence[np.ndarray], fill: Sequence[float] | None = None)
     return np.ascontiguousarray(table.reshape(len(vectors), -1, LANES).transpose(1, 0, 2))
 
 
-def binary_panels(signs: np.ndarray, groups: int = 1) -> np.ndarray:
+def binary_panels(signs: np.ndarray, groups: int = 1, *, parities: bool = True) -> np.ndarray:
     """Pack weights into words, uint32 of shape (panels, words, 16).
 
     The words of an output contain its taps in pixel order.
-    The last word, and every second word before it, is a parity; see `with_parities`.
+    With `parities`, the last word, and every second word before it, is a parity; see `with_parities`.
 
     With groups, the words are stored twice, with 0 and with 1 for the channels of other groups: whatever the bits of
     those channels are, the two copies together count each of them exactly once.
@@ -50,9 +50,11 @@ def binary_panels(signs: np.ndarray, groups: int = 1) -> np.ndarray:
     Args:
         signs: int8 of shape (outputs, inputs / groups, height, width), -1 and +1.
         groups: Groups of the convolution.
+        parities: False for rows that tiles read in place; without groups.
     """
     if groups == 1:
-        return row_panels(with_parities(_words(signs > 0)))
+        words = _words(signs > 0)
+        return row_panels(with_parities(words) if parities else words)
     copies = [_words(spread(signs, groups, rest) > 0) for rest in (-1, 1)]
     return row_panels(with_parities(np.concatenate(copies, axis=1)))
 

@@ -26,7 +26,7 @@ from zerocross.runtime.geometry import (
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
 from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES, transform_weights
-from zerocross.runtime.kernels.steps import LANES, EpilogueOp, Rows, Space, StepKind, Window
+from zerocross.runtime.kernels.steps import LANES, TILED, EpilogueOp, Rows, Space, StepKind, Window
 from zerocross.runtime.layout import (
     binary_panels,
     bits_pitch,
@@ -79,7 +79,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         self._import()
-        for group in fuse(self.graph, self.values):
+        for group in fuse(self.graph, self.values, fold=True):
             self._emit(group)
         self._export()
         return Plan(self.steps, self.constants, self.bytes)
@@ -221,6 +221,9 @@ class _Planner:
         if group.real:
             target = self._new_real(group.result, self._zeros(group))
             fields |= {"real": target.at(extra=4 * group.channel), "real_pitch": target.pitch}
+            if group.pooled:
+                zeros = self._put(np.zeros(target.pitch // 4 + LANES, np.float32))
+                fields |= {"pool": zeros, "pool_image": target.image, "pool_line": target.line}
         if group.sign is not None:
             fields |= self._sign(group.sign.output, group.sign, group.channel, self.shapes[own][0])
         self._add_step(kind, own, fields, stages)
@@ -289,7 +292,8 @@ class _Planner:
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(binary_bytes(conv.shape, conv.groups, conv.outputs), f"node {node.output!r}")
         signs = weight_signs(self.graph, node).reshape(conv.shape)
-        panels = binary_panels(signs, conv.groups)
+        plain = conv.plain
+        panels = binary_panels(signs, conv.groups, parities=plain in (-1, TILED))
         bases = border_bases(
             signs, conv.groups, conv.sizes, conv.outputs, conv.stride, conv.padding, conv.dilation,
             node.attrs.get("pad_value", 0), source.fill,
@@ -298,7 +302,9 @@ class _Planner:
         row = round_up(conv.taps * source.pitch, 4)
         repeats = 1 if conv.groups == 1 else 2
         base, line, column = (self._put(array) for array in bases)
-        return StepKind.BINARY, conv.fields(direct=row == source.pitch == 4 and conv.groups == 1) | {
+        fields = conv.fields(direct=row == source.pitch == 4 and conv.groups == 1)
+        fields |= {"plain": plain} | ({} if plain in (-1, TILED) else {"direct": Rows.IN_LINES})
+        return StepKind.BINARY, fields | {
             "row": repeats * row, "tail": (1 << 8 * used) - 1 if used else -1, "repeats": repeats,
             "weight": self._put(panels), "terms": panels.shape[1], "panel": panels[0].nbytes,
             "base": base, "base_line": line, "base_column": column, "factor": 2 if conv.groups == 1 else 1,

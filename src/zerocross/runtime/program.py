@@ -19,6 +19,10 @@ ALIGN = 64  # bytes: a cache line, and a vector
 SLACK = 256  # bytes after every buffer that vectorised copies may touch
 BLOCK_BYTES = 24 << 10  # gathered rows and their table: they fit in the L1 cache together with a panel of weights
 BLOCK_ROWS = 256
+_REAL_LAYERS = (StepKind.REAL, StepKind.BYTES, StepKind.WINOGRAD)
+NEAR_BYTES = 512 << 10  # activations that stay in the L2 cache from one step to the next, together with the weights
+SLICES = (28, 16, 14, 8, 7)
+PAGE, PHASES = 4096, 4  # a load waits for earlier stores whose addresses equal its own modulo a page
 
 
 @dataclass(eq=False)
@@ -148,7 +152,7 @@ def new_job(**fields: int) -> np.ndarray:
 
 def _fill(step: Any, fields: Mapping[str, int]) -> int:
     """Set the fields of a step and its scratch layout; return the bytes of scratch memory that it needs."""
-    step["real"] = step["least"] = -1
+    step["real"] = step["least"] = step["plain"] = -1
     for name, value in fields.items():
         step[name] = value
     row = max(1, int(step["row"]))
@@ -169,7 +173,13 @@ def _fill(step: Any, fields: Mapping[str, int]) -> int:
 def _scan_line(step: Any) -> int:
     """Return the bytes of a line's parities and the word before them; 0 if the taps are not runs of whole words."""
     runs = step["kind"] == StepKind.BINARY and step["runs_y"] > 1 and step["runs_x"] == 1 and step["repeats"] == 1
-    if not runs or step["run"] % WORD or step["source_pixel"] % WORD or step["source_line"] % step["tap_line"]:
+    if (
+        not runs
+        or step["plain"] >= 0
+        or step["run"] % WORD
+        or step["source_pixel"] % WORD
+        or step["source_line"] % step["tap_line"]
+    ):
         return 0
     return int((step["width"] - 1) * step["source_pixel"] + step["run"]) + WORD
 
@@ -189,8 +199,8 @@ def assemble(planned: Sequence[PlannedStep], images: int) -> Program:
     def resolve(value: int | BufferOffset) -> int:
         return places[value.buffer] + value.extra if isinstance(value, BufferOffset) else value
 
-    for step, item in zip(steps, planned, strict=True):
-        fields = {name: resolve(value) for name, value in item.fields.items()}
+    for number, (step, item) in enumerate(zip(steps, planned, strict=True)):
+        fields = {"slices": _slices(planned, number)} | {name: resolve(value) for name, value in item.fields.items()}
         fields |= {"stages": STAGE_BYTES * len(stages), "stage_count": len(item.stages)}
         scratch = max(scratch, _fill(step, fields))
         stages += [(kind, address, resolve(offset), pitch) for kind, address, offset, pitch in item.stages]
@@ -215,7 +225,11 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
 
     Buffers with parts that are never written follow all others, and share memory only with buffers of the same key.
     """
-    last = {buffer: number for number, item in enumerate(planned) for buffer in item.buffers()}
+    last = {
+        buffer: number + (_slices(planned, number) > 0)
+        for number, item in enumerate(planned)
+        for buffer in item.buffers()
+    }
     places: dict[Buffer, int] = {}
     taken: list[tuple[int, int, Buffer]] = []  # ranges in use, in order: start, end, buffer
     free: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -238,6 +252,8 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
             elif free[buffer.key]:
                 places[buffer] = free[buffer.key].pop()
             else:
+                if buffer.kind == "bits":
+                    lasting_end = _in_phase(lasting_end, sum(each.kind == "bits" for each in places))
                 places[buffer] = lasting_end
                 lasting_end += size
         for buffer in touched:
@@ -245,6 +261,39 @@ def _places(planned: Sequence[PlannedStep], images: int) -> tuple[dict[Buffer, i
                 free[buffer.key].append(places[buffer])
         taken = [entry for entry in taken if last[entry[2]] > number]
     return {buffer: at + end * buffer.lasting for buffer, at in places.items()}, end + lasting_end
+
+
+def _slices(planned: Sequence[PlannedStep], number: int) -> int:
+    """Return the slices in which a real layer and the pooling behind it take turns, or 0.
+
+    The output of a first layer is larger than the L2 cache. In slices, the pooling reads it from there all the same.
+    """
+    if number + 1 == len(planned):
+        return 0
+    layer, pool = (item.fields for item in planned[number : number + 2])
+    output, source = planned[number].output, pool.get("source")
+    if layer["kind"] not in _REAL_LAYERS or pool["kind"] != StepKind.WINDOW or output is None:
+        return 0
+    if not isinstance(source, BufferOffset) or source.buffer is not output or output.image < NEAR_BYTES:
+        return 0
+    return next((slices for slices in SLICES if _in_time(layer, pool, slices)), 0)
+
+
+def _in_time(layer: Mapping[str, Any], pool: Mapping[str, Any], slices: int) -> bool:
+    """Return True if every slice of a pooling reads only what the layer's slices up to the same one have stored."""
+    lines, pooled = (int(fields["pixels"] // fields["width"]) for fields in (layer, pool))
+    tiles = [int(fields["pixels"]) // ROWS for fields in (layer, pool)]
+    whole = all(count % slices == 0 for count in (lines, pooled, *tiles))
+    below = pool["stride_y"] * (pooled // slices - 1) - pool["pad_y"] + pool["dilation_y"] * (pool["kernel_y"] - 1)
+    return whole and min(tiles) >= 8 * slices and below < lines // slices and lines == pool["stride_y"] * pooled
+
+
+def _in_phase(offset: int, number: int) -> int:
+    """Return the next offset for a buffer of this number such that no two in a row have similar offsets in a page.
+
+    A binary layer reads and writes bits at the same pace: each load could wait for a store to the other buffer.
+    """
+    return offset + (number % PHASES * (PAGE // PHASES) - offset) % PAGE
 
 
 def _reusable(item: PlannedStep, dying: set[Buffer], places: Mapping[Buffer, int]) -> Buffer | None:

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from zerocross.runtime.kernels.steps import EpilogueOp
+from zerocross.runtime.kernels.steps import MERGED_OPS, EpilogueOp
 
 Stage = tuple[EpilogueOp, list[np.ndarray], Any, int]  # kind, parameters, offset and pitch of the added value
-_MERGED = {
-    (EpilogueOp.AFFINE, EpilogueOp.ADD): EpilogueOp.AFFINE_ADD,
-    (EpilogueOp.PRELU, EpilogueOp.AFFINE): EpilogueOp.PRELU_AFFINE,
-    (EpilogueOp.AFFINE_ADD, EpilogueOp.PRELU_AFFINE): EpilogueOp.AFFINE_ADD_PRELU_AFFINE,
-    (EpilogueOp.ADD, EpilogueOp.PRELU_AFFINE): EpilogueOp.ADD_PRELU_AFFINE,
+_MERGED = {pair: both for both, pair in MERGED_OPS.items()} | {
+    (EpilogueOp.AFFINE_ADD_PRELU, EpilogueOp.AFFINE): EpilogueOp.AFFINE_ADD_PRELU_AFFINE
 }
 
 

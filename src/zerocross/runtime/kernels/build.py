@@ -44,11 +44,19 @@ def _do(job: Any, x: int, y: int) -> None:
     for start in range(0, job.batch, job.images):
         count = min(job.images, job.batch - start)
         x_at, y_at = x + job.x + start * job.x_bytes, y + job.y + start * job.y_bytes
-        for number in range(job.step_count):
-            step = step_at(job.steps + number * _STEP_BYTES)
-            execute(step, count, job.stages, job.arena, job.scratch, x_at, y_at, job.part, job.parts)
+        number = 0
+        while number < job.step_count:
+            alone = count == job.parts == 1 and number + 1 < job.step_count
+            slices = step_at(job.steps + number * _STEP_BYTES).slices if alone else 0
+            together = 2 if slices else 1
+            part, parts = (0, slices) if slices else (job.part, job.parts)
+            for turn in range(together * max(1, slices)):
+                step = step_at(job.steps + (number + turn % together) * _STEP_BYTES)
+                at = part + turn // together
+                execute(step, count, job.stages, job.arena, job.scratch, x_at, y_at, at, parts)
             if job.parts > 1:
                 _meet(job)
+            number += together
 
 
 @inner

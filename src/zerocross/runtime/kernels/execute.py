@@ -21,6 +21,7 @@ from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES
 from zerocross.runtime.kernels.popcount import binary_tile
 from zerocross.runtime.kernels.real_tiles import real_tile, real_tile_pair, window_tile
 from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Rows, Space, StepKind, Window
+from zerocross.runtime.kernels.whole_tiles import KNOWN, binary_tiles, plain_tiles
 from zerocross.runtime.kernels.winograd import output_tile, point_sums, transform_line
 
 _BITS, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
@@ -33,6 +34,7 @@ _BINARY, _WINDOW, _MOVE, _UNPACK, _BYTES, _QUANTIZE = (
 _TRANSFORM, _WINOGRAD = int(StepKind.TRANSFORM), int(StepKind.WINOGRAD)
 _OUTSIDE, _MEAN, _IN_LINES = int(Space.OUTSIDE), int(Window.MEAN), int(Rows.IN_LINES)
 
+_KNOWN = tuple(int(op) for op in KNOWN)
 _LARGEST, _SMALLEST = np.finfo(np.float32).max, np.float32(1e-36)  # of nonzero magnitudes m for which 127 / m is finite
 
 
@@ -74,6 +76,12 @@ def _share(step: Any, images: int, part: int, parts: int) -> tuple[int, int, int
     """Return the pixels and panels of a part: a share of the pixels, or of the panels if there are few pixels."""
     pixels, panels = images * step.pixels, step.panels
     tiles = (pixels + ROWS - 1) // ROWS
+    if step.pool and parts > 1:  # whole pairs of lines: the second adds to what the first has stored
+        unit = 2 * step.width
+        if unit % ROWS == 0:
+            count = pixels // unit
+            return unit * (count * part // parts), unit * (count * (part + 1) // parts), 0, panels
+        return 0, pixels, panels * part // parts, panels * (part + 1) // parts
     if tiles < 8 * parts and panels >= 2 * parts:
         pairs = (panels + 1) // 2
         return 0, pixels, 2 * (pairs * part // parts), min(panels, 2 * (pairs * (part + 1) // parts))
@@ -86,7 +94,7 @@ def _finish(step: Any, table: int, pixel: int, end: int, panel: int, stages: int
     least = max(step.least, 0)
     return (
         table, min(ROWS, end - pixel) - 1, step.channels, pixel, panel, stages + step.stages, step.stage_count, arena,
-        real, step.real_pitch, least,
+        real, step.real_pitch, step.pool, least,
     )  # fmt: skip
 
 
@@ -100,6 +108,7 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
     in_lines, row_bytes = step.direct == _IN_LINES, step.source_pixel if step.direct else step.row
     runs, tap_line = (step.runs_y, step.tap_line) if in_lines else (1, 0)
     taps = (step.run // 4 if in_lines else terms, runs, tap_line)
+    known = _known_stage(step, stages) if binary else -1
     forget_scan(step, scratch)
     for start in range(first, last, block):
         rows = min(block, last - start)
@@ -109,7 +118,17 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
         while panel < panel_last:
             weights = step.weight + panel * step.panel
             pair = not binary and panel + 1 < panel_last
-            for row in range(0, rows, ROWS):
+            done = 0
+            if binary and step.plain >= 0:  # all tiles are whole: they lie within a line
+                done = rows
+                kind = known if known >= 0 else len(_KNOWN)
+                to = _finish(step, table, start, last, panel, stages, arena)
+                plain_tiles((step.plain, rows_at, tap_line, weights, terms, factor, rows // ROWS, kind), to)
+            elif known >= 0:
+                done = rows // ROWS * ROWS
+                to = _finish(step, table, start, last, panel, stages, arena)
+                binary_tiles((rows_at, row_bytes, weights, terms, factor, rows // ROWS, known), to)
+            for row in range(done, rows, ROWS):
                 to = _finish(step, table + row * ROW_BYTES, start + row, last, panel, stages, arena)
                 a = load_int(table + row * ROW_BYTES + TAPS) if in_lines else rows_at + row * row_bytes
                 if binary:
@@ -124,6 +143,17 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
                 else:
                     real_tile((a, row_bytes, weights, *taps), to)
             panel += 2 if pair else 1
+
+
+@inner
+def _known_stage(step: Any, stages: int) -> int:
+    """Return the index in `KNOWN` of the only stage of a step without surplus channels; otherwise -1."""
+    if step.stage_count == 1 and step.channels % LANES == 0:
+        kind = load_int(stages + step.stages)
+        for index in range(len(_KNOWN)):
+            if _KNOWN[index] == kind:
+                return index
+    return -1
 
 
 @inner

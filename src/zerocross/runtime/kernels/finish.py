@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, STAGE_BYTES, EpilogueOp, RowField
+from zerocross.runtime.kernels.steps import LANES, MERGED_OPS, ROW_BYTES, ROWS, STAGE_BYTES, EpilogueOp, RowField
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
@@ -36,6 +36,7 @@ class Finish:
     arena: Value  # address of the activations
     real: Value  # address for the values of the first pixel, or 0
     pitch: Value  # distance between pixels there in bytes
+    pool: Value  # nonzero to store averages of 2 x 2 pixels in place of the pixels
     least: Value  # address of the smallest values whose bit is 1, or 0 if no bits are stored
 
     def next_panel(self, b: Builder, further: int) -> Finish:
@@ -81,46 +82,106 @@ def few_or_all(b: Builder, to: Finish, emit: Callable[[int], list[Value]], zeros
     return v.choose(b, key, [partial(case, number) for number in numbers], zeros)
 
 
+def finished_at_once() -> int:
+    """Return the number of rows to finish at a time: at least two, whose average may be stored."""
+    return max(2, min(ROWS, rows_at_once(2)))
+
+
 def emit_finish(b: Builder, values: list[Value], to: Finish) -> None:
     """Pass the rows of a tile through the stages and store them."""
-    at_once = min(ROWS, rows_at_once(2))
+    at_once = finished_at_once()
     for first in range(0, ROWS, at_once):
-        _finish_rows(b, first, values[first : first + at_once], to)
+        finish_rows(b, first, values[first : first + at_once], to)
 
 
-def _finish_rows(b: Builder, first: int, values: list[Value], to: Finish) -> None:
+def finish_rows(b: Builder, first: int, values: list[Value], to: Finish) -> None:
+    """As `emit_finish`, for some rows, of which the first has this number."""
     values = v.loop(b, to.stage_count, values, lambda index, values: _emit_stage(b, index, first, values, to))
     panel_bytes = b.mul(to.panel, v.I64(4 * LANES))
     with b.if_then(b.icmp_signed("!=", to.real, v.I64(0))):
-        _store_reals(b, first, values, b.add(to.real, panel_bytes), to)
+        store_reals(b, first, values, b.add(to.real, panel_bytes), to)
     with b.if_then(b.icmp_signed("!=", to.least, v.I64(0))):
-        least = v.load(b, b.add(to.least, panel_bytes), v.REALS, 4)
-        for row, value in enumerate(values, first):
-            bits = b.fcmp_ordered(">=", value, least)
-            v.store(b, b.bitcast(bits, v.I16), v.plus(b, to.row(b, row, RowField.BITS), to.panel, LANES // 8), 1)
+        store_bits(b, first, values, to)
 
 
-def _store_reals(b: Builder, first: int, values: list[Value], real: Value, to: Finish) -> None:
-    """Store only the pixels of a tile, with 0 in the lanes after the last channel.
+def store_bits(b: Builder, first: int, values: list[Value], to: Finish) -> None:
+    """Store the bits of rows, of which the first has this number."""
+    least = v.load(b, b.add(to.least, b.mul(to.panel, v.I64(4 * LANES))), v.REALS, 4)
+    for row, value in enumerate(values, first):
+        bits = b.fcmp_ordered(">=", value, least)
+        v.store(b, b.bitcast(bits, v.I16), v.plus(b, to.row(b, row, RowField.BITS), to.panel, LANES // 8), 1)
+
+
+def store_reals(b: Builder, first: int, values: list[Value], real: Value, to: Finish, *, whole: bool = False) -> None:
+    """Store only the pixels of a tile, or their averages, with 0 in the lanes after the last channel.
 
     Later steps read those lanes, in this call or in another one, and 0 times NaN would be NaN.
+
+    Args:
+        b: The LLVM builder.
+        first: Number of the first row.
+        values: The values of the rows.
+        real: Address for the values of the first pixel of the tile and the channels of the panel.
+        to: The destination.
+        whole: True if every lane of the tile is a channel of a pixel.
     """
     channels = b.sub(to.channels, b.mul(to.panel, v.I64(LANES)))
     full = b.and_(b.icmp_signed("==", to.last, v.I64(ROWS - 1)), b.icmp_signed(">=", channels, v.I64(LANES)))
-    with b.if_else(full) as (whole, part):
-        with whole:
-            for row, value in enumerate(values, first):
-                v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
-        with part:
+    with b.if_else(b.icmp_signed("!=", to.pool, v.I64(0)), likely=False) as (pooled, single):
+        with pooled:
             inside, zeros = v.below(b, channels), v.constant(0.0, v.REALS)
-            for row, value in enumerate(values, first):
-                with b.if_then(b.icmp_signed("<=", v.I64(row), to.last)):
-                    v.store(b, b.select(inside, value, zeros), b.add(real, b.mul(to.pitch, v.I64(row))), 4)
+            for row in range(0, len(values), 2):
+                with b.if_then(b.icmp_signed("<=", v.I64(first + row), to.last)):
+                    pair = values[row : row + 2]
+                    if not whole:
+                        pair = [b.select(inside, value, zeros) for value in pair]
+                    _store_average(b, first + row, pair, to)
+        with single:
+            if whole:
+                _store_all(b, first, values, real, to)
+                return
+            with b.if_else(full) as (complete, part):
+                with complete:
+                    _store_all(b, first, values, real, to)
+                with part:
+                    inside, zeros = v.below(b, channels), v.constant(0.0, v.REALS)
+                    for row, value in enumerate(values, first):
+                        with b.if_then(b.icmp_signed("<=", v.I64(row), to.last)):
+                            v.store(b, b.select(inside, value, zeros), b.add(real, b.mul(to.pitch, v.I64(row))), 4)
+
+
+def _store_all(b: Builder, first: int, values: list[Value], real: Value, to: Finish) -> None:
+    for row, value in enumerate(values, first):
+        v.store(b, value, b.add(real, b.mul(to.pitch, v.I64(row))), 4)
+
+
+def _store_average(b: Builder, row: int, pair: list[Value], to: Finish) -> None:
+    """Add two adjacent pixels to the sum of those above, in the order in which a window adds its pixels."""
+    partial_sum, target = (
+        v.plus(b, to.row(b, row, field), to.panel, 4 * LANES) for field in (RowField.PARTIAL, RowField.POOLED)
+    )
+    total = b.fadd(b.fadd(v.load(b, partial_sum, v.REALS, 4), pair[0]), pair[1])
+    share = v.splat(b, to.row(b, row, RowField.SHARE, v.F32), v.REALS)
+    v.store(b, b.fmul(total, share), target, 4)
 
 
 def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: Finish) -> list[Value]:
-    stage = v.plus(b, to.stages, index, STAGE_BYTES)
-    kind, address, offset, pitch = (v.load(b, b.add(stage, v.I64(8 * place)), v.I64, 8) for place in range(4))
+    kind, *stage = load_stage(b, v.plus(b, to.stages, index, STAGE_BYTES))
+    return v.choose(
+        b, kind, [partial(emit_known_stage, b, each, stage, first, values, to) for each in EpilogueOp], values
+    )
+
+
+def load_stage(b: Builder, stage: Value) -> list[Value]:
+    """Load a stage: its kind, the address of its parameters, offset and pitch of the added value."""
+    return [v.load(b, b.add(stage, v.I64(8 * place)), v.I64, 8) for place in range(4)]
+
+
+def emit_known_stage(
+    b: Builder, op: EpilogueOp, stage: list[Value], first: int, values: list[Value], to: Finish
+) -> list[Value]:
+    """Pass rows, of which the first has this number, through a stage of a known kind, given as its other fields."""
+    address, offset, pitch = stage
 
     def parameters(count: int) -> list[Value]:
         panel = v.plus(b, address, to.panel, 4 * LANES * count)
@@ -137,27 +198,24 @@ def _emit_stage(b: Builder, index: Value, first: int, values: list[Value], to: F
         return [b.fadd(value, other) for value, other in zip(values, others, strict=True)]
 
     def prelu(values: list[Value], slope: Value) -> list[Value]:
+        # "Less or NaN", so that LLVM multiplies under a mask: one instruction less than a product and a selection.
         zero = v.constant(0.0, v.REALS)
-        return [b.select(b.fcmp_ordered(">=", value, zero), value, b.fmul(value, slope)) for value in values]
+        return [b.select(b.fcmp_unordered("<", value, zero), b.fmul(value, slope), value) for value in values]
 
-    def clamp(low: Value, high: Value) -> list[Value]:
+    def clamp(values: list[Value], low: Value, high: Value) -> list[Value]:
         raised = [b.select(b.fcmp_ordered("<", value, low), low, value) for value in values]
         return [b.select(b.fcmp_ordered(">", value, high), high, value) for value in raised]
 
-    def prelu_affine(values: list[Value], slope: Value, scale: Value, shift: Value) -> list[Value]:
-        return affine(prelu(values, slope), scale, shift)
-
-    def affine_add_prelu_affine(scale: Value, shift: Value, *rest: Value) -> list[Value]:
-        return prelu_affine(add(affine(values, scale, shift)), *rest)
-
-    cases: dict[EpilogueOp, Callable[[], list[Value]]] = {
-        EpilogueOp.AFFINE: lambda: affine(values, *parameters(2)),
-        EpilogueOp.ADD: lambda: add(values),
-        EpilogueOp.PRELU: lambda: prelu(values, *parameters(1)),
-        EpilogueOp.CLAMP: lambda: clamp(*parameters(2)),
-        EpilogueOp.AFFINE_ADD: lambda: add(affine(values, *parameters(2))),
-        EpilogueOp.PRELU_AFFINE: lambda: prelu_affine(values, *parameters(3)),
-        EpilogueOp.AFFINE_ADD_PRELU_AFFINE: lambda: affine_add_prelu_affine(*parameters(5)),
-        EpilogueOp.ADD_PRELU_AFFINE: lambda: prelu_affine(add(values), *parameters(3)),
+    parts: dict[EpilogueOp, tuple[tuple[int, Callable[..., list[Value]]], ...]] = {
+        EpilogueOp.AFFINE: ((2, affine),),
+        EpilogueOp.ADD: ((0, add),),
+        EpilogueOp.PRELU: ((1, prelu),),
+        EpilogueOp.CLAMP: ((2, clamp),),
     }
-    return v.choose(b, kind, [cases[stage] for stage in EpilogueOp], values)
+    for merged, names in MERGED_OPS.items():
+        parts[merged] = tuple(part for name in names for part in parts[name])
+    given = parameters(sum(count for count, _ in parts[op]))
+    for count, apply in parts[op]:
+        values = apply(values, *given[:count])
+        given = given[count:]
+    return values

@@ -13,12 +13,15 @@ from zerocross.runtime.kernels.memory import (
     load_int,
     load_word,
     store_int,
+    store_real,
     store_word,
 )
-from zerocross.runtime.kernels.parities import copy_runs
-from zerocross.runtime.kernels.steps import ROW_BYTES, ROWS, WORD, RowField, Rows, StepKind
+from zerocross.runtime.kernels.parities import copy_runs, gather_tiles
+from zerocross.runtime.kernels.steps import ROW_BYTES, ROWS, TILED, WORD, RowField, Rows, StepKind
 
-_BITS, _BASE, TAPS = (8 * RowField[name] for name in ("BITS", "BASE", "TAPS"))
+_BITS, _BASE, TAPS, _POOLED, _PARTIAL, _SHARE = (
+    8 * RowField[name] for name in ("BITS", "BASE", "TAPS", "POOLED", "PARTIAL", "SHARE")
+)
 _BINARY, _BYTES, _IN_LINES = int(StepKind.BINARY), int(StepKind.BYTES), int(Rows.IN_LINES)
 _LOWER, _UPPER, _SHORT = 0xFFFFFFFF, -1 << 32, (1 << 48) - 1  # bits of an int64
 
@@ -71,7 +74,10 @@ def _gather_taps(
 ) -> None:
     """Write the taps of pixels of a line."""
     source = arena + step.source + image * step.source_image + line * step.source_line + column * step.source_pixel
-    if step.scan_line:
+    if step.kind == _BINARY and step.plain == TILED:
+        taps, stride = step.run // (2 * WORD), step.source_pixel // (2 * WORD)
+        gather_tiles((target, source, step.tap_line, step.runs_y, taps, stride, count // ROWS))
+    elif step.scan_line:
         _gather_scanned(step, arena + step.source, image, line, column, scratch + step.scan, target, count)
     elif step.kind == _BINARY and _whole_words(step):
         _gather_words(step, source, target, count)
@@ -92,17 +98,32 @@ def _fill_table(step: Any, arena: int, image: int, line: int, column: int, table
         bits += bits_pixel
     if step.kind == _BINARY:
         base = step.base + load_int(step.base_line + 8 * line)
+        base_column += 8 * column
         for entry in range(table, end, ROW_BYTES):
-            store_int(entry + _BASE, base + load_int(base_column + 8 * column))
-            column += 1
+            store_int(entry + _BASE, base + load_int(base_column))
+            base_column += 8
     elif step.kind == _BYTES:
         for entry in range(table, end, ROW_BYTES):
             store_int(entry + _BASE, arena + step.scale + image * step.scale_image)
-    elif step.direct == _IN_LINES:
+    if step.pool:
+        _fill_pooled(step, arena + step.real, image, line, column, table, end)
+    if step.direct == _IN_LINES:
         taps = arena + step.source + image * step.source_image + line * step.source_line + column * source_pixel
         for entry in range(table, end, ROW_BYTES):
             store_int(entry + TAPS, taps)
             taps += source_pixel
+
+
+@inner
+def _fill_pooled(step: Any, real: int, image: int, line: int, column: int, table: int, end: int) -> None:
+    """Fill in where every second pixel of a line adds itself and the next one to the average of 2 x 2 pixels."""
+    pitch, second, zeros = step.real_pitch, line % 2, step.pool
+    average = real + image * step.pool_image + line // 2 * step.pool_line + column // 2 * pitch
+    for entry in range(table, end, 2 * ROW_BYTES):
+        store_int(entry + _POOLED, average)
+        store_int(entry + _PARTIAL, average if second else zeros)
+        store_real(entry + _SHARE, np.float32(0.25) if second else np.float32(1))
+        average += pitch
 
 
 @inner

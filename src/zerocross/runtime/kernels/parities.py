@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
-from zerocross.runtime.kernels.steps import LANES, WORD
+from zerocross.runtime.kernels.steps import LANES, ROWS, WORD
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
 _SHORT_RUNS = 3  # of one vector each: the common kernel, without inner loops
@@ -82,6 +82,54 @@ def _emit_copy_runs(b: Builder, own: list[Value], lanes: int, known: int | None)
 
     v.loop(b, count, [], copy_pixel)
 
+
+def _gather_tiles(typingctx: Any, own: Any) -> Any:  # noqa: ARG001
+    quads = ir.VectorType(v.I64, ROWS)
+    upper = ir.Constant(quads, [-1 << 32] * ROWS)
+
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, source, line, runs, taps, stride, tiles = cgutils.unpack_tuple(b, args[0])
+        size = 2 * WORD * ROWS
+        shift = ir.Constant(quads, [32] * ROWS)
+
+        def every_second(at: Value) -> list[Value]:
+            both = [v.load(b, b.add(at, v.I64(size * place)), quads, 1) for place in range(2)]
+            return [b.shuffle_vector(*both, v.lanes(range(0, 2 * ROWS, 2)))]
+
+        def tile(index: Value, carried: list[Value]) -> list[Value]:
+            first = b.add(source, b.mul(index, b.mul(stride, v.I64(size))))
+            to = b.add(target, b.mul(index, b.mul(b.mul(runs, taps), v.I64(size))))
+
+            def run(number: Value, parity: list[Value]) -> list[Value]:
+                at, place = b.add(first, b.mul(number, line)), v.plus(b, to, b.mul(number, taps), size)
+
+                def tap(further: Value, parity: list[Value]) -> list[Value]:
+                    here = v.plus(b, at, further, 2 * WORD)
+                    zero = [ir.Constant(quads, [0] * ROWS)]
+                    cases = [lambda: zero, lambda: [v.load(b, here, quads, 1)], lambda: every_second(here)]
+                    (words,) = v.choose(b, stride, cases, zero)
+                    total = b.xor(b.xor(words, b.shl(words, shift)), parity[0])
+                    mixed = b.xor(words, b.and_(b.xor(words, total), upper))
+                    v.store(b, mixed, v.plus(b, place, further, size), 1)
+                    return [total]
+
+                return v.loop(b, taps, parity, tap)
+
+            v.loop(b, runs, [ir.Constant(quads, [0] * ROWS)], run)
+            return carried
+
+        v.loop(b, tiles, [], tile)
+        return context.get_dummy_value()
+
+    return types.void(own), codegen
+
+
+gather_tiles: Any = intrinsic(_gather_tiles)
+"""gather_tiles((target, source, line, runs, taps, stride, tiles)): the taps of pixels of 64 bits, for whole tiles.
+
+`runs` x `taps` taps, `line` bytes from run to run, of pixels that are `stride` pixels (1 or 2) apart in the source. The
+second word of each tap is replaced by the parity of all words of its pixel up to it.
+"""
 
 copy_runs: Any = intrinsic(_copy_runs)
 """copy_runs((target, source, scan, row, pixel, line, scan line, runs, run, odd, count)): rows of words with parities.

@@ -14,6 +14,8 @@ all panels): both are stored in place of y, and left' takes one xor. Only carrie
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
 from zerocross.runtime.kernels.steps import LANES, ROWS, WORD, RowField
@@ -29,38 +31,102 @@ def _emit_binary(b: Builder, own: list[Value], to: Finish) -> None:
 
     def count(first: int, number: int) -> list[Value]:
         rows = v.rows_from(b, a, row_bytes, range(first, first + number))
-        return _emit_counts(b, rows, weights, words)
+        return emit_counts(b, rows, weights, words)
 
     if at_once == ROWS:
         counts = few_or_all(b, to, lambda number: count(0, number), counts)
     else:
         counts = [found for first in range(0, ROWS, at_once) for found in count(first, at_once)]
+    emit_finish(b, emit_sums_of_counts(b, counts, factors, 0, to), to)
+
+
+def emit_sums_of_counts(b: Builder, counts: list[Value], factors: Value, first: int, to: Finish) -> list[Value]:
+    """Return the sums of rows, of which the first has this number, given how many bits differ."""
     values = []
-    for row, differing in enumerate(counts):
+    for row, differing in enumerate(counts, first):
         base = v.load(b, v.plus(b, to.row(b, row, RowField.BASE), to.panel, 4 * LANES), v.REALS, 4)
         values.append(v.multiply_add(b, b.sitofp(differing, v.REALS), factors, base))  # exact: integers below 2^24
-    emit_finish(b, values, to)
+    return values
 
 
-def _emit_counts(b: Builder, rows: list[Value], weights: Value, words: Value) -> list[Value]:
+def emit_counts(b: Builder, rows: list[Value], weights: Value, words: Value) -> list[Value]:
     """Count the bits of each row that differ from those of each channel."""
     odd = b.and_(words, v.I64(1))
     zeros = [v.constant(0, v.WORDS)] * len(rows)
     left = v.choose(b, odd, [lambda: zeros, lambda: [_differing(b, row, weights, v.I64(0)) for row in rows]], zeros)
 
-    def take_two(index: Value, carried: list[Value]) -> list[Value]:
-        counts, left = carried[: len(rows)], carried[len(rows) :]
+    def two(index: Value) -> list[list[Value]]:
         first = b.add(odd, b.mul(index, v.I64(2)))
-        second = b.add(first, v.I64(1))
-        carried = []
-        news = [_differing(b, row, weights, second) for row in rows]
-        for row, count, before, after in zip(rows, counts, left, news, strict=True):
-            carry = v.majority(b, _differing(b, row, weights, first), before, after)
-            carried.append(b.add(count, _count_bits(b, carry)))
-        return carried + news
+        places = (first, b.add(first, v.I64(1)))
+        return [[_differing(b, row, weights, place) for row in rows] for place in places]
 
-    carried = v.loop(b, b.lshr(words, v.I64(1)), zeros + left, take_two)
-    pairs = zip(carried[: len(rows)], carried[len(rows) :], strict=True)
+    return _emit_pairs(b, b.lshr(words, v.I64(1)), left, two)
+
+
+def emit_tiled_counts(b: Builder, tile: Value, first: int, number: int, weights: Value, words: Value) -> list[Value]:
+    """As `emit_counts`, for some rows of a tile that was gathered as TILED."""
+
+    def two(index: Value) -> list[list[Value]]:
+        here, columns = v.apart(b, v.plus(b, tile, index, 2 * WORD * ROWS)), v.plus(b, weights, index, 2 * WORD * LANES)
+        both = []
+        for place in range(2):
+            column = v.load(b, b.add(columns, v.I64(WORD * LANES * place)), v.WORDS, 4)
+            at = [b.add(here, v.I64(WORD * (2 * row + place))) for row in range(first, first + number)]
+            both.append([b.xor(v.splat(b, v.load(b, each, v.I32, 1), v.WORDS), column) for each in at])
+        return both
+
+    return _emit_pairs(b, b.lshr(words, v.I64(1)), [v.constant(0, v.WORDS)] * number, two)
+
+
+def _emit_pairs(b: Builder, pairs: Value, left: list[Value], two: Callable[[Value], list[list[Value]]]) -> list[Value]:
+    """Count differing bits: `two(index)` gives those of the first words of a pair, and the parities, of all rows."""
+    number = len(left)
+
+    def take_two(index: Value, carried: list[Value]) -> list[Value]:
+        firsts, news = two(index)
+        counts = []
+        for count, before, word, after in zip(carried[:number], carried[number:], firsts, news, strict=True):
+            counts.append(b.add(count, _count_bits(b, v.majority(b, word, before, after))))
+        return counts + news
+
+    carried = v.loop(b, pairs, [v.constant(0, v.WORDS)] * number + left, take_two)
+    both = zip(carried[:number], carried[number:], strict=True)
+    return [b.add(b.add(count, count), _count_bits(b, rest)) for count, rest in both]
+
+
+def emit_plain_counts(
+    b: Builder, shape: tuple[int, int, int], first: int, number: int, lines: list[Value], weights: Value
+) -> list[Value]:
+    """As `emit_counts`, for rows of a shape of `PLAIN`: without parities, so that two words take six instructions.
+
+    Args:
+        b: The LLVM builder.
+        shape: The shape of the rows.
+        first: Number of the first row.
+        number: Number of rows.
+        lines: Addresses of the runs of row 0.
+        weights: Address of the panel's weights.
+    """
+    runs, words, pixel = shape
+    places = [(run, word) for run in range(runs) for word in range(words)]
+
+    def differing(index: int) -> list[Value]:
+        run, word = places[index]
+        column = v.load(b, b.add(weights, v.I64(WORD * LANES * index)), v.WORDS, 4)
+        at = [b.add(lines[run], v.I64(pixel * row + WORD * word)) for row in range(first, first + number)]
+        return [b.xor(v.splat(b, v.load(b, each, v.I32, 1), v.WORDS), column) for each in at]
+
+    left, counts = [v.constant(0, v.WORDS)] * number, [v.constant(0, v.WORDS)] * number
+    start = len(places) % 2
+    if start:
+        left = differing(0)
+    for index in range(start, len(places), 2):
+        pair = zip(differing(index), differing(index + 1), strict=True)
+        for row, (one, other) in enumerate(pair):
+            after = b.xor(b.xor(one, other), left[row])
+            counts[row] = b.add(counts[row], _count_bits(b, v.majority(b, one, left[row], after)))
+            left[row] = after
+    pairs = zip(counts, left, strict=True)
     return [b.add(b.add(count, count), _count_bits(b, rest)) for count, rest in pairs]
 
 

@@ -42,6 +42,17 @@ class EpilogueOp(enum.IntEnum):
     PRELU_AFFINE = 5  # both in one: 16 slopes, 16 scales and 16 shifts per panel
     AFFINE_ADD_PRELU_AFFINE = 6  # all four, as in ReActNet
     ADD_PRELU_AFFINE = 7  # likewise
+    AFFINE_ADD_PRELU = 8  # the first three, as in Bi-Real Net on CIFAR-10
+
+
+MERGED_OPS = {
+    EpilogueOp.AFFINE_ADD: (EpilogueOp.AFFINE, EpilogueOp.ADD),
+    EpilogueOp.PRELU_AFFINE: (EpilogueOp.PRELU, EpilogueOp.AFFINE),
+    EpilogueOp.AFFINE_ADD_PRELU_AFFINE: (EpilogueOp.AFFINE_ADD, EpilogueOp.PRELU_AFFINE),
+    EpilogueOp.ADD_PRELU_AFFINE: (EpilogueOp.ADD, EpilogueOp.PRELU_AFFINE),
+    EpilogueOp.AFFINE_ADD_PRELU: (EpilogueOp.AFFINE_ADD, EpilogueOp.PRELU),
+}
+"""Operations that are two in one, each of which may be merged itself; their parameters stand one behind the other."""
 
 
 class Window(enum.IntEnum):
@@ -63,8 +74,24 @@ class RowField(enum.IntEnum):
     HEIGHT = 2  # window: number of its rows inside the image
     WIDTH = 3  # window: number of its columns inside the image
     WEIGHT = 4  # weighted window: address of the weights of that first pixel
-    TAPS = 2  # products of rows IN_LINES: address of the pixel's first tap
+    TAPS = 2  # rows IN_LINES: address of the pixel's first tap
+    POOLED = 3  # first pixel of two whose average is stored: address of the average
+    PARTIAL = 4  # the same: address of the sum of the pixels above, or of zeros
+    SHARE = 5  # the same: factor of the sum so far, a float32: 1, or 1/4 for the last two of four pixels
     COUNT = 5  # average: divisor of the sum, a float32; mean: factor of the sum
+
+
+PLAIN = ((3, 3, 4),)
+"""Shapes of rows of bits that tiles read in place, without parities: runs, words of a run, bytes from pixel to pixel.
+
+Gathering the rows of such a narrow layer takes longer than the parities save.
+"""
+
+TILED = len(PLAIN)
+"""Follows the shapes of `PLAIN`: pixels of 64 bits, gathered tile by tile.
+
+A tap of the eight pixels of a tile is a vector, and is stored as one: first all pixels' first taps, and so on.
+"""
 
 
 class Rows(enum.IntEnum):
@@ -84,6 +111,9 @@ class Space(enum.IntEnum):
 
 _FIELDS = (
     "kind",
+    # Number of slices in which one thread runs this step and the next one in turn, on one image, so that what the first
+    # stores is still in a near cache when the second reads it; 0: not in slices.
+    "slices",
     # Output: pixels per image, pixels per line, channels, panels.
     "pixels", "width", "channels", "panels",
     # Input: offset; distances in bytes between images, and between the first taps of output lines and pixels.
@@ -96,6 +126,9 @@ _FIELDS = (
     # Offsets in a part's scratch memory, which starts with space for unused bits: table of rows, gathered rows, and
     # parities of each line up to every word (distance between lines in bytes; 0: none).
     "table", "gathered", "scan", "scan_line",
+    # BINARY: index in `PLAIN` of the shape of rows read in place, where neither rows nor weights contain parities; or
+    # TILED; or -1.
+    "plain",
     # Weights; 32-bit words (BINARY), float32 (REAL) or groups of four bytes (BYTES) per row; bytes per panel.
     "weight", "terms", "panel",
     # BINARY: table of the sums if no bit differed, offsets into it by line and by column; factor of the count.
@@ -107,6 +140,8 @@ _FIELDS = (
     "height_in", "width_in", "count_pad",
     # Epilogue: stages; float32 output (-1: none); bits output, and the least values whose bit is 1 (-1: none).
     "stages", "stage_count", "real", "real_pitch", "bits", "bits_image", "bits_line", "bits_pixel", "least",
+    # BINARY: address of zeros if the float32 output is the average of 2 x 2 pixels, else 0; distances in that output.
+    "pool", "pool_image", "pool_line",
     # MOVE, UNPACK, QUANTIZE: memory to read and to write; distance between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
     # TRANSFORM, WINOGRAD: bytes of a column of values at a point, for all lines of a tile.
