@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from zerocross import compiler
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    caches = (compiler.available, compiler._warn_once, cpp_builder.cpp_compiler_search)
+    caches = (compiler.missing, compiler._warn_once, cpp_builder.cpp_compiler_search)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -34,9 +35,16 @@ def test_without_a_compiler_the_function_is_returned_with_one_warning():
         warnings.simplefilter("always")
         assert compiler.compiled(double) is double
         assert compiler.compiled(double, dynamic=True) is double
-    assert re.match(r"no C\+\+ compiler found: running eagerly.*install g\+\+ or clang\+\+", str(heard[0].message))
+    assert re.match(r"no C\+\+ compiler found: install g\+\+ or clang\+\+.*Running eagerly", str(heard[0].message))
     assert len(heard) == 1
     assert heard[0].filename == __file__
+
+
+def test_without_pythons_headers_the_function_is_returned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", lambda: "g++")
+    monkeypatch.setattr(compiler.sysconfig, "get_path", lambda _: str(tmp_path))
+    with pytest.warns(UserWarning, match=r"Python\.h not found: install Python's headers"):
+        assert compiler.compiled(double) is double
 
 
 @config.patch({"cpp.cxx": ("no-such-compiler",)})

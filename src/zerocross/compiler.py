@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
@@ -15,22 +17,32 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @functools.cache
-def available() -> bool:
-    """Return True if torch.compile can build CPU code here (CUDA code does not need a C++ compiler)."""
+def missing() -> str:
+    """Return what torch.compile lacks to build CPU code here, and the way out; empty if nothing (CUDA code needs none).
+
+    Without Python's headers torch itself would raise an error in the middle of a training.
+    """
     from torch._inductor import cpp_builder
 
     try:
         cpp_builder.get_cpp_compiler()
     except (RuntimeError, OSError):
-        return False
-    return True
+        return "no C++ compiler found: install g++ or clang++ (or set CXX)"
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return "Python.h not found: install Python's headers, such as Debian's package python3-dev"
+    return ""
+
+
+def available() -> bool:
+    """Return True if torch.compile can build CPU code here."""
+    return not missing()
 
 
 @functools.cache
 def _warn_once() -> None:
     warnings.warn(
-        "no C++ compiler found: running eagerly, which is slower and gives the same results up to rounding; "
-        "install g++ or clang++ (or set CXX), or disable compilation to silence this warning",
+        f"{missing()}, or disable compilation to silence this warning. Running eagerly, which is slower and gives the "
+        "same results up to rounding",
         stacklevel=3,
     )
 

@@ -202,7 +202,7 @@ def _lacks_compiler(device: str) -> str:
     from zerocross import compiler
 
     if device == "cpu":
-        return "" if compiler.available() else "no C++ compiler: install g++ or clang++"
+        return compiler.missing()
     return "" if extras.installed("triton") else "needs Triton: pip install triton"
 
 

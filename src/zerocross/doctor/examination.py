@@ -32,6 +32,7 @@ FOLDERS = {
     "imagenet": layout.imagenet_folder,
 }
 _COMPILER = "apt install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), xcode-select --install (macOS)"
+_HEADERS = "apt install python3-dev (Debian, Ubuntu), dnf install python3-devel (Fedora)"
 
 
 def examine(data_dir: Path | None = None) -> list[Diagnosis]:
@@ -87,6 +88,7 @@ def version(distribution: str) -> str:
 
 def _torch() -> Iterator[Diagnosis]:
     compiler = next((path for name in ("g++", "clang++", "c++") if (path := shutil.which(name))), None)
+    fix = _COMPILER
     if not extras.installed("torch"):
         yield Diagnosis(
             "torch", "torch", "missing", "needed to train and to pack, not to run packed networks",
@@ -97,11 +99,11 @@ def _torch() -> Iterator[Diagnosis]:
         yield torch
         if torch.state == "ok":
             yield from _devices()
-            compiler = _torch_compiler()
+            compiler, fix = _torch_compiler()
     if compiler:
         yield Diagnosis("torch", "C++ compiler", "ok", f"{compiler}: torch.compile builds CPU code with it")
     else:
-        yield Diagnosis("torch", "C++ compiler", "missing", "training runs without torch.compile, slower", _COMPILER)
+        yield Diagnosis("torch", "C++ compiler", "missing", "training runs without torch.compile, slower", fix)
 
 
 def _devices() -> Iterator[Diagnosis]:
@@ -127,15 +129,15 @@ def _devices() -> Iterator[Diagnosis]:
         yield Diagnosis("torch", "cuda", "missing", why, fix)
 
 
-def _torch_compiler() -> str | None:
-    """The compiler that torch.compile takes: the environment's CXX, for instance."""
+def _torch_compiler() -> tuple[str | None, str]:
+    """Return the compiler that torch.compile takes (the environment's CXX, for instance), or what to install."""
     from zerocross import compiler
 
     if not compiler.available():
-        return None
+        return None, _HEADERS if "Python.h" in compiler.missing() else _COMPILER
     from torch._inductor import cpp_builder
 
-    return str(cpp_builder.get_cpp_compiler())
+    return str(cpp_builder.get_cpp_compiler()), ""
 
 
 def _runtime() -> Iterator[Diagnosis]:
