@@ -107,11 +107,17 @@ def test_versions_out_of_bounds_are_named(monkeypatch: pytest.MonkeyPatch, packa
     assert one.detail == f"{metadata.version(package)} is installed, {package}>=99.5 is needed"
 
 
-def test_without_a_compiler_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examining, "_torch_compiler", lambda: None)
+@pytest.mark.parametrize(
+    ("missing", "fix"),
+    [("no C++ compiler found", "apt install g++"), ("Python.h not found", "apt install python3-dev")],
+)
+def test_without_a_compiler_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, missing: str, fix: str) -> None:
+    from zerocross import compiler
+
+    monkeypatch.setattr(compiler, "missing", lambda: missing)
     one = found(list(examining._torch()), "torch", "C++ compiler")
     assert one.state == "missing"
-    assert "apt install g++" in one.fix
+    assert fix in one.fix
 
 
 def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
