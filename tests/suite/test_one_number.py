@@ -72,6 +72,15 @@ def test_the_best_setting_is_chosen_among_the_finalists_with_all_seeds() -> None
     assert one_number.best_setting(task, lambda _: None) is None
 
 
+def test_equal_scores_are_ordered_by_loss() -> None:
+    """With few held-out samples many settings have the same score; the first of the list must not win by its place."""
+
+    def find(run: SuiteRun) -> dict[str, Any]:
+        return {"score": 92.86, "loss": abs(math.log10(float(run.settings["optimizer.alpha"]) / 3e-3))}
+
+    assert one_number.best_setting(SOME[0], find) == (3e-3, 0.1)
+
+
 def test_a_noisy_task_does_not_choose_the_default() -> None:
     """Crop's scores are luck, and its mean is highest at 0.1 by more points than the others lose there."""
 

@@ -169,18 +169,29 @@ def default_rate(tasks: Sequence[Task], variant: str, find: Find) -> float | Non
 
 def finalists(task: Task, find: Find) -> list[tuple[float, float]]:
     """Return the best settings of the grid after screening; an empty list if a run is missing."""
-    means = {setting: mean_score(grid_runs(task, setting, SCREENING_SEEDS), find) for setting in GRID}
-    if any(mean is None for mean in means.values()):
-        return []
-    return sorted(GRID, key=lambda setting: -(means[setting] or 0.0))[:FINALISTS]
+    return _sorted(task, GRID, SCREENING_SEEDS, find)[:FINALISTS]
 
 
 def best_setting(task: Task, find: Find) -> tuple[float, float] | None:
     """Return the (alpha, gamma) of the best finalist; None if a run is missing."""
-    means = {setting: mean_score(grid_runs(task, setting, CHOOSING_SEEDS), find) for setting in finalists(task, find)}
-    if not means or any(mean is None for mean in means.values()):
-        return None
-    return max(means, key=lambda setting: means[setting] or 0.0)
+    best = _sorted(task, finalists(task, find), CHOOSING_SEEDS, find)
+    return best[0] if best else None
+
+
+def _sorted(
+    task: Task, settings: Sequence[tuple[float, float]], seeds: Sequence[int], find: Find
+) -> list[tuple[float, float]]:
+    """Return settings by their mean score, equal ones by their mean loss; an empty list if a run is missing."""
+    found = {setting: [find(run) for run in grid_runs(task, setting, seeds)] for setting in settings}
+    if any(result is None for results in found.values() for result in results):
+        return []
+
+    def order(setting: tuple[float, float]) -> tuple[float, float]:
+        results = [result for result in found[setting] if result is not None]
+        losses = [result.get("loss", math.inf) for result in results]  # a diverged run has none
+        return -statistics.fmean(result["score"] for result in results), statistics.fmean(losses)
+
+    return sorted(settings, key=order)
 
 
 def judging_runs(tasks: Sequence[Task], find: Find) -> list[SuiteRun]:
