@@ -97,10 +97,15 @@ def suite_run(task: Task, method: str, table: str, seed: int, settings: Settings
     return SuiteRun(task, method, table, settings, changed(base, texts) if texts else base)
 
 
+def published_settings(method: str) -> Settings:
+    """Return what differs from the task's own config in the published settings of a method: alpha of the filter."""
+    return {"optimizer.alpha": get(method).hyperparameters["alpha"]} if method == "filter" else {}
+
+
 def published(tasks: Iterable[Task], methods: Sequence[str], seeds: int) -> list[SuiteRun]:
     """Return the runs of each method with its published settings, on test data, by task, then seed, then method."""
     return [
-        suite_run(task, method, "published", seed, {}, validate=False)
+        suite_run(task, method, "published", seed, published_settings(method), validate=False)
         for task in tasks
         for seed in range(seeds)
         for method in methods
@@ -112,8 +117,9 @@ def search(task: Task, method: str, trials: int) -> list[SuiteRun]:
 
     A trial depends only on its number, the task and the method, so that a longer search reuses the earlier trials.
     """
-    space = space_of(task.config(method), twin=method == TWIN)
-    drawn: list[Settings] = [{}, *(_drawn(space, task.name, method, number) for number in range(1, trials))]
+    first = published_settings(method)
+    space = space_of(suite_run(task, method, "search", 0, first, validate=True).config, twin=method == TWIN)
+    drawn: list[Settings] = [first, *(_drawn(space, task.name, method, number) for number in range(1, trials))]
     return [suite_run(task, method, "search", SEARCH_SEED, settings, validate=True) for settings in drawn]
 
 

@@ -28,7 +28,8 @@ class Task:
         data_options: Options of the dataset; `train_size` limits the number of training samples.
         network_options: Options of the network; the number of classes comes from the data.
         real: Optimizer of the real parameters, unless the method has its own.
-        alpha: alpha of the filter.
+        alpha: alpha of the filter, where it is not set otherwise: the check of convergence uses it. The table of
+            published settings has the paper's.
         metric: The score that is reported.
         held_out: The data on which settings are chosen.
         seconds: CPU seconds of a training on one core (the filter, measured on a common server CPU).
