@@ -12,6 +12,7 @@ from zerocross.figures.panel import Curve, Panel, Table
 from zerocross.filters import cascade, ema, flip_rate
 from zerocross.suite import rank, section
 from zerocross.suite.one_number import GRID, OPEN, VARIANTS
+from zerocross.suite.tasks import TASKS
 
 MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
 _RESAMPLES = 2000
@@ -178,6 +179,8 @@ def page(document: Mapping[str, Any], picture: str) -> str:
         "|---|---|---|---|---|",
     ]
     lines += [f"| {' | '.join(_row(document, name))} |" for name in document["losses"]]
+    if left := [name for name in TASKS if name not in document["losses"]]:
+        lines += ["", f"**Incomplete**: of {len(TASKS)} tasks, these are not measured yet: {', '.join(left)}."]
     lines += ["", "## Variants", "", *_variants(document)]
     return "\n".join([*lines, ""])
 
