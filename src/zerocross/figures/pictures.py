@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", ":")
 MARKERS = "osD^v<>P*X"
 INK, MUTED = "#222222", "#777777"
+_LISTED = 6  # grey curves that the legend lists; more of them are a background
 LOOK: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10.5,
@@ -73,8 +75,10 @@ def _panel(axis: Any, panel: Panel) -> None:
         _named(axis, panel)
         return
     floor = _floor(curves) if panel.y_scale == "log" else None
+    background = sum(bool(each.muted) for each in curves) > _LISTED
     for number, each in enumerate(curves):
-        _curve(axis, each, number, floor)
+        # Matplotlib leaves labels that begin with an underscore out of the legend.
+        _curve(axis, replace(each, label="_") if background and each.muted else each, number, floor)
     for line in panel.lines:
         axis.axhline(line.y, color=MUTED, linestyle="--", linewidth=1)
         axis.annotate(line.label, (1, line.y), xycoords=("axes fraction", "data"), ha="right", va="bottom",
