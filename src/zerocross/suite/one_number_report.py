@@ -105,7 +105,7 @@ def section_of(document: Mapping[str, Any]) -> dict[str, Any]:
         )
     columns = ["task", "half", "default flip rate", "best (alpha, gamma)", "points lost"]
     return section.section(
-        "one-number",
+        "suite-one-number",
         "One number instead of alpha and gamma",
         "Accuracy below the task's best, over the flip rate and over alpha, on held-out training data.",
         "zerocross suite one-number",

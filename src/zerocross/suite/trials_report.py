@@ -129,7 +129,7 @@ def section_of(document: Mapping[str, Any]) -> dict[str, Any]:
             cells = [_cell(triple) for triple in row["regret"]]
             rows.append([task, space, f"{row['best']:.2f}", *cells, *["-"] * (len(document["trials"]) - len(cells))])
     return section.section(
-        "trials",
+        "suite-trials",
         "How many trials a space of hyperparameters needs",
         "Searches are simulated from tables of settings; the quality of a setting is its mean over seeds that the "
         "search did not see. Regret: points below the best of all spaces of the task.",
