@@ -100,7 +100,7 @@ class Recorded:
     def _backend(self, graph: Any, inputs: Any) -> Callable[..., Any]:
         from torch._inductor.compile_fx import compile_fx
 
-        # Whoever calls the code has compared sizes and strides: the guards, or the caller of `again`.
+        # Sizes and strides have been compared before: by the guards, or by the caller who reuses the code.
         code: Any = compile_fx(graph, inputs, config_patches={"size_asserts": False})
 
         def run(*given: Any) -> Any:
