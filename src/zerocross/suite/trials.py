@@ -22,7 +22,7 @@ from zerocross.tune.spaces import SPACES as SEARCHED
 
 # space -> number of settings in its table, a power of two
 SPACES: Mapping[str, int] = MappingProxyType(
-    {"flip": 32, "filter": 128, "latent": 128, "latent-narrow": 128, "latent-wide": 128}
+    {"flip": 32, "filter": 128, "latent": 128, "latent-narrow": 64, "latent-wide": 64}
 )
 TRIALS = (1, 2, 5, 10, 25)
 POINTS = (0.5, 1.0, 2.0)
