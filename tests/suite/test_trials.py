@@ -20,7 +20,7 @@ from zerocross.suite.trials import (
     table_of,
     trials_to,
 )
-from zerocross.suite.trials_report import page, panels, report
+from zerocross.suite.trials_report import page, panels, report, section_of
 from zerocross.tune.spaces import SPACES as SEARCHED
 
 
@@ -90,11 +90,14 @@ def test_coordinates_are_settings_on_the_unit_cube() -> None:
 
 def test_bayesian_search_begins_at_random_and_then_beats_it() -> None:
     table = bowl("latent", 64, 0.0)
-    result, chance = bayesian_search(coordinates(SEARCHED["latent"], 64), table, 14, repeats=40), random_search(table)
+    searches = bayesian_search(coordinates(SEARCHED["latent"], 64), table, 14, repeats=40)
+    assert searches.shape == (40, 14)
+    assert (np.diff(searches) >= 0).all()  # without noise the best so far is never given up
+    result, chance = searches.mean(axis=0), random_search(table)
     assert result[:INITIAL] == pytest.approx(chance[:INITIAL], abs=1.5)  # 40 repeats of the same thing
     assert result[-1] > chance[13] + 0.3
-    assert (np.diff(result) >= 0).all()  # without noise the best so far is never given up
-    assert bayesian_search(coordinates(SEARCHED["flip"], 8), np.full((8, 2), 50.0), 8, repeats=3)[-1] == 50.0
+    flat = np.full((8, 2), 50.0)
+    assert bayesian_search(coordinates(SEARCHED["flip"], 8), flat, 8, repeats=3)[:, -1].tolist() == [50.0] * 3
     with pytest.raises(ValueError, match="trials is 65; it must be 1 to 64"):
         bayesian_search(coordinates(SEARCHED["latent"], 64), table, 65)
 
@@ -125,5 +128,9 @@ def test_the_report_of_known_tables() -> None:
 def test_small_tables_are_compared_after_fewer_trials() -> None:
     tables = {"task": {"filter": bowl("filter", 8, 0.3), "flip": bowl("filter", 4, 0.3)}}
     document = report(tables, repeats=2)
-    assert "After 2 random trials it" in page(document, "x.svg")
+    text = page(document, "x.svg")
+    assert "After 2 random trials it" in text
+    assert "After 2 Bayesian trials it" in text
+    assert "## Regret of Bayesian search" in text
+    assert len(section_of(document)["data"]["tables"]) == 2
     assert [len(document["tasks"]["task"][space]["bayesian"]) for space in ("filter", "flip")] == [8, 4]

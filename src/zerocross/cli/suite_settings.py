@@ -62,7 +62,7 @@ def trials_command(
         int | None, typer.Option(metavar="N", min=2, help="Number of settings per table, if not the default.")
     ] = None,
     seeds: Annotated[int, typer.Option(metavar="K", min=2, help="Seeds per setting.")] = 3,
-    repeats: Annotated[int, typer.Option(min=0, help="Bayesian searches per table.")] = 100,
+    repeats: Annotated[int, typer.Option(min=0, help="Bayesian searches per table.")] = 300,
     results: Annotated[Path, RESULTS_OF] = Path("results/suite"),
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page, docs/trials.md.")] = None,
 ) -> int:

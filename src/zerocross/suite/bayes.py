@@ -16,8 +16,8 @@ INITIAL = 5  # random trials before the first model, as in zerocross.tune
 _FIT_STEPS = 40
 
 
-def bayesian_search(x: np.ndarray, table: np.ndarray, trials: int, repeats: int = 100, seed: int = 0) -> np.ndarray:
-    """Return the mean quality of the selected setting after 1, 2, ... trials.
+def bayesian_search(x: np.ndarray, table: np.ndarray, trials: int, repeats: int = 300, seed: int = 0) -> np.ndarray:
+    """Return the quality of the selected setting after 1, 2, ... trials of each search: (repeats, trials).
 
     Args:
         x: Coordinates of the settings in [0, 1], (settings, parameters).
@@ -38,12 +38,9 @@ def bayesian_search(x: np.ndarray, table: np.ndarray, trials: int, repeats: int 
         np.put_along_axis(gain, tried, -np.inf, axis=1)
         tried = np.column_stack([tried, gain.argmax(axis=1)])
     rows = np.arange(repeats)
-    return np.array(
-        [
-            quality[rows, tried[rows, np.take_along_axis(scores, tried[:, :k], axis=1).argmax(axis=1)]].mean()
-            for k in range(1, trials + 1)
-        ]
-    )
+    found = np.take_along_axis(scores, tried, axis=1)
+    best = [tried[rows, found[:, :k].argmax(axis=1)] for k in range(1, trials + 1)]
+    return np.column_stack([quality[rows, chosen] for chosen in best])
 
 
 def _expected_improvement(x: np.ndarray, tried: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -19,12 +19,12 @@ _RESAMPLES = 300
 _INTERVAL = (0.025, 0.975)
 
 
-def report(tables: Tables, *, repeats: int = 100, seed: int = 0) -> dict[str, Any]:
+def report(tables: Tables, *, repeats: int = 300, seed: int = 0) -> dict[str, Any]:
     """Return regrets and trials for every task and space, and means over the tasks that have both compared spaces.
 
     The regret of a search is its distance from the best of all spaces of the task: the highest quality that trying all
     settings of one space reaches. The trials needed are those to come near the best of the space itself. Intervals:
-    95 %, by resampling settings, and tasks for the means.
+    95 %, by resampling settings (for Bayesian search, searches), and tasks for the means.
 
     Args:
         tables: Complete tables.
@@ -41,7 +41,10 @@ def report(tables: Tables, *, repeats: int = 100, seed: int = 0) -> dict[str, An
         for space, table in spaces.items():
             rows = random.integers(len(table), size=(_RESAMPLES, len(table)))
             sampled = np.array([random_search(table[row]) for row in rows])
-            draws[task][space] = _draws(sampled, best)
+            draws[task][space] = {
+                "regret": _regrets(sampled, best),
+                "trials": np.array([_needed(curve) for curve in sampled], dtype=float),
+            }
             tasks[task][space] = {
                 "settings": len(table),
                 "seeds": table.shape[1],
@@ -52,8 +55,14 @@ def report(tables: Tables, *, repeats: int = 100, seed: int = 0) -> dict[str, An
             }
             if repeats:
                 number = min(max(TRIALS), len(table))
-                x = coordinates(SEARCHED[space], len(table))
-                tasks[task][space]["bayesian"] = _rounded(bayesian_search(x, table, number, repeats, seed))
+                searches = bayesian_search(coordinates(SEARCHED[space], len(table)), table, number, repeats, seed)
+                sampled = searches[random.integers(repeats, size=(_RESAMPLES, repeats))].mean(axis=1)
+                draws[task][space]["bayesian_regret"] = _regrets(sampled, best)
+                mean = searches.mean(axis=0)
+                tasks[task][space]["bayesian"] = _rounded(mean)
+                tasks[task][space]["bayesian_regret"] = _with_intervals(
+                    list(regret(mean, best).values()), draws[task][space]["bayesian_regret"]
+                )
     return {"trials": list(TRIALS), "points": list(POINTS), "tasks": tasks, "overall": _overall(tasks, draws, random)}
 
 
@@ -61,11 +70,8 @@ def _needed(curve: np.ndarray) -> list[int]:
     return [trials_to(curve, float(curve[-1]), points) or len(curve) for points in POINTS]
 
 
-def _draws(curves: np.ndarray, best: float) -> dict[str, np.ndarray]:
-    return {
-        "regret": np.array([list(regret(curve, best).values()) for curve in curves]),
-        "trials": np.array([_needed(curve) for curve in curves], dtype=float),
-    }
+def _regrets(curves: np.ndarray, best: float) -> np.ndarray:
+    return np.array([list(regret(curve, best).values()) for curve in curves])
 
 
 def _overall(
@@ -81,7 +87,7 @@ def _overall(
             continue
         chosen = random.integers(len(common), size=(_RESAMPLES, len(common)))
         entry: dict[str, Any] = {"tasks": common}
-        for kind in ("regret", "trials"):
+        for kind in draws[common[0]][BASE]:
             columns = min(draws[task][each][kind].shape[1] for task in common for each in (BASE, space))
             means, samples = {}, {}
             for each in (BASE, space):
@@ -123,11 +129,13 @@ def section_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section of the study on the page of `zerocross report`."""
     verdicts = [line.removeprefix("- ").replace("**", "") for line in _verdicts(document)]
     columns = ["task", "space", "best", *(f"regret after {k}" for k in document["trials"])]
-    rows = []
-    for task, spaces in document["tasks"].items():
-        for space, row in spaces.items():
-            cells = [_cell(triple) for triple in row["regret"]]
-            rows.append([task, space, f"{row['best']:.2f}", *cells, *["-"] * (len(document["trials"]) - len(cells))])
+    tables = [
+        Table(title, columns, _regret_rows(document, kind), notes=notes)
+        for title, kind, notes in (
+            ("Random search", "regret", verdicts),
+            ("Bayesian search", "bayesian_regret", []),
+        )
+    ]
     return section.section(
         "suite-trials",
         "How many trials a space of hyperparameters needs",
@@ -135,8 +143,20 @@ def section_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "search did not see. Regret: points below the best of all spaces of the task.",
         "zerocross suite trials",
         panels=panels(document),
-        tables=[Table("Random search", columns, rows, notes=verdicts)],
+        tables=[table for table in tables if table.rows],
     )
+
+
+def _regret_rows(document: Mapping[str, Any], kind: str) -> list[list[str]]:
+    """Return task, space, best, and the regret after each number of trials; "-" where the table is smaller."""
+    rows = []
+    for task, spaces in document["tasks"].items():
+        for space, row in spaces.items():
+            if kind in row:
+                cells = [_cell(triple) for triple in row[kind]]
+                missing = len(document["trials"]) - len(cells)
+                rows.append([task, space, f"{row['best']:.2f}", *cells, *["-"] * missing])
+    return rows
 
 
 def page(document: Mapping[str, Any], picture: str) -> str:
@@ -153,8 +173,9 @@ def page(document: Mapping[str, Any], picture: str) -> str:
             "Written by `zerocross suite trials` from `results/suite/`. For every task and space a table of settings "
             "(a Sobol sequence) is trained with several seeds on held-out training data. A search sees one seed; the "
             "quality of what it returns is the mean over the other seeds, so that luck does not count. Random search "
-            "is exact (the mean over all draws). Regret: points below the best of all spaces of the task. Intervals: "
-            "95 %, by resampling settings, and tasks for the means."
+            "is exact (the mean over all draws); Bayesian search (a Gaussian process, expected improvement) is "
+            "repeated hundreds of times. Regret: points below the best of all spaces of the task. Intervals: 95 %, by "
+            "resampling settings (of Bayesian search: searches), and tasks for the means."
         ),
         "",
         *_verdicts(document),
@@ -167,13 +188,11 @@ def page(document: Mapping[str, Any], picture: str) -> str:
     lines += [f"- **{name}**: {'; '.join(map(str, SEARCHED[name].parameters))}" for name in SPACES]
     numbers = document["trials"]
     head = " | ".join(f"after {k}" for k in numbers)
-    lines += ["", "## Regret of random search, in points", "", f"| task | space | best | {head} |"]
-    lines += ["|" + "---|" * (3 + len(numbers))]
-    for task, spaces in document["tasks"].items():
-        for space, row in spaces.items():
-            cells = [_cell(triple) for triple in row["regret"]]
-            cells += ["-"] * (len(numbers) - len(cells))
-            lines.append(f"| {task} | {space} | {row['best']:.2f} | {' | '.join(cells)} |")
+    for title, kind in (("random", "regret"), ("Bayesian", "bayesian_regret")):
+        if rows := _regret_rows(document, kind):
+            lines += ["", f"## Regret of {title} search, in points", "", f"| task | space | best | {head} |"]
+            lines += ["|" + "---|" * (3 + len(numbers))]
+            lines += [f"| {' | '.join(row)} |" for row in rows]
     head = " | ".join(f"within {points:g}" for points in document["points"])
     lines += ["", "## Trials to come near the best of the space", "", f"| task | space | {head} |"]
     lines += ["|" + "---|" * (2 + len(document["points"]))]
@@ -190,15 +209,21 @@ def _verdicts(document: Mapping[str, Any]) -> list[str]:
     lines = []
     for space, entry in document["overall"].items():
         at = min(document["trials"].index(10), len(entry["regret_difference"]) - 1)  # small tables have fewer settings
-        saved, gap = entry["trials_difference"][near], entry["regret_difference"][at]
+        saved = entry["trials_difference"][near]
         count = "more" if saved[1] > 0 else "fewer" if saved[2] < 0 else "no clearly different number of"
-        worse = "is worse" if gap[1] > 0 else "is better" if gap[2] < 0 else "does not differ significantly"
-        lines.append(
+        line = (
             f"- **{space}** against **{BASE}** ({len(entry['tasks'])} tasks): to come within 1 point of its own best "
             f"it takes {count} trials: {_cell(saved, '+.1f')} on average "
-            f"({_cell(entry[space]['trials'][near], '.1f')} against {_cell(entry[BASE]['trials'][near], '.1f')}). "
-            f"After {document['trials'][at]} random trials it {worse}: {_cell(gap, '+.2f')} points of regret."
+            f"({_cell(entry[space]['trials'][near], '.1f')} against {_cell(entry[BASE]['trials'][near], '.1f')})."
         )
+        for title, kind in (("random", "regret"), ("Bayesian", "bayesian_regret")):
+            if f"{kind}_difference" in entry:
+                gap = entry[f"{kind}_difference"][at]
+                worse = "is worse" if gap[1] > 0 else "is better" if gap[2] < 0 else "does not differ significantly"
+                line += (
+                    f" After {document['trials'][at]} {title} trials it {worse}: {_cell(gap, '+.2f')} points of regret."
+                )
+        lines.append(line)
     return lines
 
 
