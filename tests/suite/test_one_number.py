@@ -119,6 +119,18 @@ def test_one_rate_that_is_best_everywhere_holds() -> None:
     assert [len(panel.curves) for panel in one_number_report.panels(document)] == [9, 9, 3]
 
 
+def test_the_plateau_is_where_tasks_lose_little_or_only_their_noise() -> None:
+    """Two points per decade: within a factor of about three of the best; a noisy task is near everywhere."""
+    document = one_number_report.judge(one_number.measured(SOME, results(lambda _: 1e-2)))
+    rows = {row["value"]: row for row in one_number_report.plateau(document, "flip_rate")}
+    assert [value for value, row in rows.items() if row["near"] == row["tasks"] == 8] == [5e-3, 1e-2, 2e-2]
+    assert (rows[1e-2]["below"], rows[1e-3]["below"]) == (0.0, pytest.approx(2.0, abs=0.02))
+    assert "- flip rate: all tasks are near their best from 0.005 to 0.02." in one_number_report.page(document, "x.svg")
+    noisy = results(lambda _: 1e-2, lambda run: 30.0 * (run.config.seed % 2) if run.task.name == "Crop" else 0.0)
+    document = one_number_report.judge(one_number.measured(SOME, noisy))
+    assert one_number_report.plateau(document, "flip_rate")[0]["near"] == 1
+
+
 def test_settings_with_one_flip_rate_are_drawn_at_one_place() -> None:
     """In the third panel, all settings of the grid lie on the curve over the flip rate that generated the scores."""
     document = one_number_report.judge(one_number.measured(SOME, results(lambda _: 1e-2)))

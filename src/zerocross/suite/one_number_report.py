@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 from zerocross.figures.panel import Curve, Panel, Table
 from zerocross.filters import cascade, ema, flip_rate
 from zerocross.suite import rank, section
-from zerocross.suite.one_number import GRID, OPEN, VARIANTS
+from zerocross.suite.one_number import CURVE_SEEDS, GRID, OPEN, VARIANTS
 from zerocross.suite.tasks import TASKS
 
 MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
+NEAR = 1.0  # points below the best of a curve that count as near it, where noise between seeds is not larger
 _RESAMPLES = 2000
 _BELOW = "points below the task's best"
 
@@ -54,6 +56,58 @@ def _means(scores: Sequence[float], random: np.random.Generator) -> np.ndarray:
     """Return bootstrap means over seeds."""
     values = np.array(scores, dtype=float)
     return values[random.integers(len(values), size=(_RESAMPLES, len(values)))].mean(axis=1)
+
+
+def plateau(document: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return, for each value of a sensitivity curve, the tasks that are near their best there, and the mean loss.
+
+    Near: within NEAR points, or within two standard errors of the difference of two means.
+
+    Args:
+        document: See judge().
+        key: "flip_rate" or "alpha".
+    """
+    found: dict[float, list[tuple[bool, float]]] = {}
+    for row in document["tasks"].values():
+        if not row[key]:
+            continue
+        means = [statistics.fmean(scores) for _, scores in row[key]]
+        variance = statistics.fmean(statistics.variance(scores) for _, scores in row[key])
+        limit = max(NEAR, 2 * math.sqrt(2 * variance / len(row[key][0][1])))
+        for (value, _), mean in zip(row[key], means, strict=True):
+            below = max(means) - mean
+            found.setdefault(value, []).append((below <= limit, below))
+    return [
+        {
+            "value": value,
+            "tasks": len(pairs),
+            "near": sum(near for near, _ in pairs),
+            "below": round(statistics.fmean(below for _, below in pairs), 2),
+        }
+        for value, pairs in sorted(found.items())
+    ]
+
+
+def _plateaus(document: Mapping[str, Any]) -> list[str]:
+    """Return the section of the page: how wide the plateau is, and whether it is at the same place everywhere."""
+    lines = [
+        (
+            f"On held-out training data, {len(CURVE_SEEDS)} seeds. A task is near its best where it loses at most "
+            f"{NEAR:g} point, or no more than two standard errors of its own noise."
+        ),
+        "",
+    ]
+    tables = []
+    for key, label in (("flip_rate", "flip rate"), ("alpha", "alpha (gamma = 0.1)")):
+        rows = plateau(document, key)
+        wide = [row["value"] for row in rows if row["near"] == row["tasks"]]
+        where = f"from {wide[0]:g} to {wide[-1]:g}" if wide else "nowhere"
+        between = [row for row in rows if wide and wide[0] < row["value"] < wide[-1] and row["value"] not in wide]
+        but = f", except {', '.join(format(row['value'], 'g') for row in between)}" if between else ""
+        lines.append(f"- {label}: all tasks are near their best {where}{but}.")
+        tables += ["", f"| {label} | tasks near their best | mean points below |", "|---|---|---|"]
+        tables += [f"| {row['value']:g} | {row['near']} of {row['tasks']} | {row['below']:.2f} |" for row in rows]
+    return [*lines, *tables]
 
 
 def panels(document: Mapping[str, Any]) -> list[Panel]:
@@ -181,7 +235,7 @@ def page(document: Mapping[str, Any], picture: str) -> str:
     lines += [f"| {' | '.join(_row(document, name))} |" for name in document["losses"]]
     if left := [name for name in TASKS if name not in document["losses"]]:
         lines += ["", f"**Incomplete**: of {len(TASKS)} tasks, these are not measured yet: {', '.join(left)}."]
-    lines += ["", "## Variants", "", *_variants(document)]
+    lines += ["", "## How wide the plateau is", "", *_plateaus(document), "", "## Variants", "", *_variants(document)]
     return "\n".join([*lines, ""])
 
 
