@@ -211,8 +211,9 @@ def _verdicts(document: Mapping[str, Any]) -> list[str]:
         at = min(document["trials"].index(10), len(entry["regret_difference"]) - 1)  # small tables have fewer settings
         saved = entry["trials_difference"][near]
         count = "more" if saved[1] > 0 else "fewer" if saved[2] < 0 else "no clearly different number of"
+        tasks = f"{len(entry['tasks'])} task{'s' if len(entry['tasks']) > 1 else ''}"
         line = (
-            f"- **{space}** against **{BASE}** ({len(entry['tasks'])} tasks): to come within 1 point of its own best "
+            f"- **{space}** against **{BASE}** ({tasks}): to come within 1 point of its own best "
             f"it takes {count} trials: {_cell(saved, '+.1f')} on average "
             f"({_cell(entry[space]['trials'][near], '.1f')} against {_cell(entry[BASE]['trials'][near], '.1f')})."
         )
