@@ -123,6 +123,9 @@ def test_the_report_of_known_tables() -> None:
     assert "takes more trials" in text
     assert "is worse" in text
     assert [len(panel.curves) for panel in panels(document)] == [2, 2, 2]
+    first = document["tasks"]["task0"]
+    below = max(row["best"] for row in first.values()) - first["latent"]["random"][0]
+    assert panels(document)[0].curves[1].mean[0] == pytest.approx(below)
 
 
 def test_small_tables_are_compared_after_fewer_trials() -> None:

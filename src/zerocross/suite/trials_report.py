@@ -112,16 +112,19 @@ def _rounded(curve: np.ndarray) -> list[float]:
 
 
 def panels(document: Mapping[str, Any]) -> list[Panel]:
-    """Return one panel per task: quality over trials, one curve per space, Bayesian search dashed."""
+    """Return two panels per task, random and Bayesian search: points below the best over trials, a curve per space."""
     result = []
     for task, spaces in document["tasks"].items():
-        curves = []
-        for space, row in spaces.items():
-            trials = list(range(1, len(row["random"]) + 1))
-            curves.append(Curve(f"{space}, random", trials, row["random"]))
-            if "bayesian" in row:
-                curves.append(Curve(f"{space}, Bayesian", trials, row["bayesian"], dash=True))
-        result.append(Panel(title=task, x="trials", y="accuracy on unseen seeds (%)", curves=curves))
+        best = max(row["best"] for row in spaces.values())
+        for kind, title in (("random", "random search"), ("bayesian", "Bayesian search")):
+            curves = [
+                Curve(space, list(range(1, len(row[kind]) + 1)), [best - quality for quality in row[kind]])
+                for space, row in spaces.items()
+                if kind in row
+            ]
+            if curves:
+                y = "points below the best"
+                result.append(Panel(title=f"{task}, {title}", x="trials", y=y, curves=curves, y_scale="log"))
     return result
 
 
