@@ -370,12 +370,9 @@ class _Planner:
         source, scale = self._codes(group.source, node.attrs.get("padding", (0, 0)))
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(byte_bytes(conv.shape, conv.tap), f"node {node.output!r}")
-        fields = conv.fields(direct=conv.tap % 4 == 0)
-        in_lines = suits_lines_of_bytes(conv)
-        weight = self.graph.tensors[node.tensors["weight"]].reshape(conv.shape)
+        in_lines, weight = suits_lines_of_bytes(conv), self.graph.tensors[node.tensors["weight"]].reshape(conv.shape)
         panels, offsets = byte_panels(weight, conv.tap, in_lines=in_lines)
-        if in_lines:
-            fields["direct"] = Rows.IN_LINES
+        fields = conv.fields(direct=conv.tap % 4 == 0) | ({"direct": Rows.IN_LINES} if in_lines else {})
         return StepKind.BYTES, fields | {
             "row": 8 if in_lines else 4 * panels.shape[1], "tail": -1, "repeats": 1,
             "weight": self._put(panels), "terms": panels.shape[1],
