@@ -67,6 +67,21 @@ def test_real_taps_are_read_in_place(channels: int, width: int):
     np.testing.assert_allclose(model(x), interpret(model.graph, x)[output], rtol=1e-5, atol=1e-4)
 
 
+# ---- bytes, of which whole words are read in place -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [(7, 7), (5, 7), (8, 3), (7, 5), (3, 7)])
+@pytest.mark.parametrize("width", [16, 30, 48, 80])
+def test_words_of_a_first_layer_of_bytes_are_read_in_place(kernel: tuple[int, int], width: int):
+    b = Builder(3, 17, width)
+    around = AROUND | {"padding": (3, kernel[1] // 2)}
+    output = b.byte_conv("x", 40, kernel, bias=True, **around)
+    model, x = Model(b.graph(output)), b.batch(3)
+    suits = width % 16 == 0 and kernel in ((7, 7), (5, 7), (8, 3))
+    assert (max(model.steps()["direct"]) == Rows.IN_LINES) == suits
+    np.testing.assert_array_equal(model(x), interpret(model.graph, x)[output])
+
+
 # ---- Winograd's method ----------------------------------------------------------------------------------------------
 
 
@@ -76,7 +91,7 @@ def resnet_stem(height: int, width: int, outputs: int = 64, *, inner: bool = Fal
     return b, b.graph(b.affine(b.conv(source, outputs, (7, 7), binary=False, bias=True, **AROUND)))
 
 
-@pytest.mark.parametrize(("height", "width"), [(16, 16), (33, 48), (9, 112), (32, 64)])
+@pytest.mark.parametrize(("height", "width"), [(16, 16), (33, 48), (9, 112), (32, 64), (5, 127), (4, 128), (3, 256)])
 def test_the_first_layer_of_a_resnet(height: int, width: int):
     b, graph = resnet_stem(height, width)
     model, x = Model(graph), b.batch(3)
@@ -93,6 +108,18 @@ def test_other_layers_do_not_use_winograd():
         model, x = Model(graph), b.batch(2)
         assert StepKind.WINOGRAD not in kinds(model)
         np.testing.assert_allclose(model(x), interpret(graph, x)[graph.output], rtol=1e-5, atol=1e-4)
+
+
+def test_an_input_that_other_layers_read_as_well():
+    b = Builder(3, 16, 16)
+    both = [
+        b.affine(b.conv("x", 32, (size, size), binary=False, **AROUND | {"padding": (size // 2,) * 2}))
+        for size in (7, 3)
+    ]
+    graph, x = b.graph(b.add("add", *both)), b.batch(2)
+    model = Model(graph)
+    assert {StepKind.WINOGRAD, StepKind.REAL} <= set(kinds(model))
+    np.testing.assert_allclose(model(x), interpret(graph, x)[graph.output], rtol=1e-5, atol=1e-4)
 
 
 def test_results_depend_neither_on_batches_nor_on_threads():
@@ -133,17 +160,18 @@ def test_windows_next_to_the_border(op: str, width: int, window: tuple[tuple[int
     np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[output])
 
 
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("negative", [False, True])
 @pytest.mark.parametrize("place", [(0, 0), (3, 7), (8, 15)])
-def test_a_maximum_keeps_nan_of_either_sign(negative: bool, place: tuple[int, int]):
+def test_a_maximum_keeps_nan_of_either_sign(negative: bool, place: tuple[int, int], stride: int):
     b = Builder(16, 9, 16)
-    window = {"kernel": (3, 3), "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "ceil_mode": False}
+    window = {"kernel": (3, 3), "stride": (stride,) * 2, "padding": (1, 1), "dilation": (1, 1), "ceil_mode": False}
     model, x = Model(b.graph(b.add("max_pool2d", b.add("relu", "x"), **window))), b.batch(1)
     x[(0, 5, *place)] = np.copysign(np.float32(np.nan), -1 if negative else 1)
     near = np.zeros((9, 16), bool)
     near[max(0, place[0] - 1) : place[0] + 2, max(0, place[1] - 1) : place[1] + 2] = True
     y = model(x)[0]
-    np.testing.assert_array_equal(np.isnan(y[5]), near)
+    np.testing.assert_array_equal(np.isnan(y[5]), near[::stride, ::stride])
     assert not np.isnan(np.delete(y, 5, axis=0)).any()
 
 

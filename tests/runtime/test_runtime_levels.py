@@ -44,6 +44,11 @@ around = {"stride": (2, 2), "padding": (3, 3), "dilation": (1, 1), "groups": 1}
 first = b.conv("x", 64, (7, 7), binary=False, bias=True, **around)
 graph, x = b.graph(first), b.batch(3)
 np.testing.assert_allclose(Model(graph)(x), interpret(graph, x)[first], rtol=1e-5, atol=1e-4)
+b = Builder(3, 20, 32)
+first = b.byte_conv("x", 40, (7, 7), bias=True, **around)
+most = b.add("max_pool2d", first, kernel=(3, 3), stride=(2, 2), padding=(1, 1), dilation=(1, 1), ceil_mode=False)
+graph, x = b.graph(most), b.batch(3)
+np.testing.assert_array_equal(Model(graph)(x), interpret(graph, x)[most])
 for channels in (32, 64, 160, 544):
     b = Builder(channels, 9, 13, seed=channels)
     shortcut = b.affine("x")

@@ -17,7 +17,7 @@ import pytest
 from reference.runtime_graphs import Builder
 from reference.runtime_interpreter import interpret
 from zerocross.runtime import model as runtime_model
-from zerocross.runtime import thread_pool
+from zerocross.runtime import thread_pool, worker
 from zerocross.runtime.fuse import fuse, simplify
 from zerocross.runtime.graph import Graph
 from zerocross.runtime.kernels import native
@@ -218,6 +218,24 @@ def test_more_threads_than_processors_or_images(monkeypatch: pytest.MonkeyPatch)
     for turn in range(40):
         size = 1 + turn % 5
         np.testing.assert_array_equal(together(x[:size]), whole[:size])
+
+
+@several
+def test_threads_do_not_share_steps_that_are_too_short(monkeypatch: pytest.MonkeyPatch):
+    builder, graph = bireal(16, "pool")
+    x = builder.batch(2)
+    calls: list[bool] = []
+    run = thread_pool.ThreadPool.run
+
+    def noting(pool: thread_pool.ThreadPool, x: int, y: int, *, alone: bool) -> None:
+        calls.append(alone)
+        run(pool, x, y, alone=alone)
+
+    monkeypatch.setattr(thread_pool.ThreadPool, "run", noting)
+    for least, images in ((1 << 13, 1), (1 << 13, 2), (0, 1)):
+        monkeypatch.setattr(worker, "SHARED_WORK", least)
+        np.testing.assert_array_equal(Model(graph, threads=2)(x[:images]), Model(graph)(x[:images]))
+    assert calls[::2] == [True, False, False]
 
 
 @several

@@ -19,7 +19,7 @@ from zerocross.deploy import pack
 from zerocross.models.registry import MODELS
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.byte_tiles import emit_dot
-from zerocross.runtime.kernels.points import OUTPUTS, PIXEL_BYTES, POINTS
+from zerocross.runtime.kernels.points import COLOURS, OUTPUTS, POINTS
 from zerocross.runtime.kernels.steps import LANES, StepKind
 from zerocross.runtime.model import Model
 
@@ -135,13 +135,13 @@ def _bytes_moved(step: Any) -> int:
     if kind in (StepKind.MOVE, StepKind.UNPACK, StepKind.QUANTIZE):
         return 4 * pixels * channels + (1 if kind is StepKind.QUANTIZE else 4) * pixels * channels
     if kind is StepKind.TRANSFORM:
-        return pixels * (2 * OUTPUTS * PIXEL_BYTES + (2 * POINTS - 1) * PIXEL_BYTES)
+        return 4 * COLOURS * pixels * (2 * OUTPUTS + 2 * POINTS - 1)
     written = values * (step["real"] >= 0) + values // 32 * (step["least"] >= 0)
     lines = max(1, pixels // int(step["width"]))
     if kind is StepKind.WINDOW:
         source = values * int(step["stride_y"]) ** 2
     elif kind is StepKind.WINOGRAD:
-        source = POINTS * int(step["width"]) // OUTPUTS * int(step["column"])
+        source = int(step["source_image"])
     else:
         source = int(step["source_line"]) * lines
     return int(written + source + panels * int(step["panel"]) + values * (step["stage_count"] > 0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from zerocross.runtime.graph import Node
-from zerocross.runtime.kernels.points import PIXEL_BYTES, TAPS
-from zerocross.runtime.kernels.steps import LANES, PLAIN, ROWS, TILED, WORD, Window
+from zerocross.runtime.kernels.points import COLOURS, TAPS
+from zerocross.runtime.kernels.steps import LANES, LAST_BYTES_PIXEL, PLAIN, ROWS, TILED, WORD, Window
 from zerocross.runtime.program import BLOCK_ROWS, Buffer
 
 Fields = dict[str, Any]
@@ -72,11 +72,20 @@ class ConvGeometry:
         }  # fmt: skip
 
 
+def suits_lines_of_bytes(conv: ConvGeometry) -> bool:
+    """Return True if tiles read the words of every line of taps in place, and only its last byte is gathered.
+
+    This takes as many products as gathered rows if those bytes, one per line, fill two words.
+    """
+    run, pixel = conv.kernel[1] * conv.tap, conv.stride[1] * conv.source.pitch
+    return conv.in_lines and pixel == LAST_BYTES_PIXEL and run % 4 == 1 and 5 <= conv.kernel[0] <= 8
+
+
 def suits_winograd(conv: ConvGeometry) -> bool:
     """Return True if `kernels.points` can compute a convolution: the 7 x 7 first layer of a ResNet, on RGB images."""
     source, (_, width) = conv.source, conv.outputs
     steps = conv.kernel[1] == TAPS and conv.stride[1] == 2 and conv.dilation == (1, 1) and conv.groups == 1
-    colours = source.kind == "real" and source.pitch == 4 * conv.shape[1] == PIXEL_BYTES
+    colours = source.kind == "real" and source.pitch == 4 * conv.shape[1] == 4 * COLOURS
     return steps and colours and conv.shape[0] % (2 * LANES) == 0 and width % ROWS == 0 and width <= BLOCK_ROWS
 
 

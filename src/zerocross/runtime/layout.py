@@ -103,18 +103,25 @@ def real_panels(weight: np.ndarray, pitch: int) -> np.ndarray:
     return row_panels(taps.reshape(outputs, -1))
 
 
-def byte_panels(weight: np.ndarray, pitch: int) -> tuple[np.ndarray, np.ndarray]:
+def byte_panels(weight: np.ndarray, pitch: int, *, in_lines: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Return 8-bit weights as int8 of shape (panels, terms / 4, 16, 4), and 128 times their sums as int32.
 
     Args:
         weight: int8 of shape (outputs, inputs, height, width).
         pitch: Bytes per pixel of the input, including padding after the last channel.
+        in_lines: For rows that tiles read in place: whole words of every line of taps, then the bytes left over.
     """
     outputs, channels, *kernel = weight.shape
     taps = np.zeros((outputs, int(np.prod(kernel)), pitch), np.int8)
     taps[:, :, :channels] = weight.reshape(outputs, channels, -1).transpose(0, 2, 1)
     rows = np.zeros((outputs, round_up(taps[0].size, 4)), np.int8)
-    rows[:, : taps[0].size] = taps.reshape(outputs, -1)
+    if in_lines:
+        lines = taps.reshape(outputs, kernel[0], -1)
+        whole = lines.shape[2] // 4 * 4
+        parts = [part.reshape(outputs, -1) for part in (lines[..., :whole], lines[..., whole:])]
+        rows[:, : taps[0].size] = np.concatenate(parts, axis=1)
+    else:
+        rows[:, : taps[0].size] = taps.reshape(outputs, -1)
     offsets = np.zeros(round_up(outputs, LANES), np.int32)
     offsets[:outputs] = 128 * rows.sum(axis=1, dtype=np.int32)
     return row_panels(rows.view(np.int32)), offsets

@@ -19,13 +19,14 @@ from zerocross.runtime.geometry import (
     is_depthwise,
     outside_strides,
     strides,
+    suits_lines_of_bytes,
     suits_winograd,
     target_fields,
     window_fields,
 )
 from zerocross.runtime.graph import Graph, Node
 from zerocross.runtime.infer import Value
-from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES, transform_weights
+from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES, TERMS, transform_weights
 from zerocross.runtime.kernels.steps import LANES, TILED, EpilogueOp, Rows, Space, StepKind, Window
 from zerocross.runtime.layout import (
     binary_panels,
@@ -39,7 +40,7 @@ from zerocross.runtime.layout import (
     row_panels,
     spread,
 )
-from zerocross.runtime.program import ALIGN, Buffer, PlannedStep, aligned
+from zerocross.runtime.program import Buffer, PlannedStep, aligned
 from zerocross.runtime.stages import Stage, merge_stages
 
 MAX_BYTE_TERMS = (1 << 31) // (255 * 128)  # longest sum of products of bytes that always fits 32 bits
@@ -195,9 +196,14 @@ class _Planner:
             border = tuple(max(node.attrs["padding"][axis] for node in users) for axis in range(2))
             target = Buffer("real", shape, 4 * shape[0], (border[0], border[1]))
             self.bordered[name, (0, 0)] = target
+            if all(self._suits_winograd(node, target) for node in users):  # they read the caller's array
+                return
         else:
             target = self._new_real(name)
         self._move(name, None, outside, target_fields(target))
+
+    def _suits_winograd(self, node: Node, source: Buffer) -> bool:
+        return not self._on_bytes(node) and suits_winograd(ConvGeometry(node, source, self.shapes[node.output]))
 
     def _export(self) -> None:
         name = self.graph.output
@@ -337,21 +343,23 @@ class _Planner:
         }  # fmt: skip
 
     def _winograd(self, group: Group, conv: ConvGeometry, weight: np.ndarray) -> tuple[StepKind, Fields]:
-        source, tiles = conv.source, conv.outputs[1] // OUTPUTS
+        """Add the step that transforms the caller's array, and return the one that multiplies."""
+        tiles, (_, height, width) = conv.outputs[1] // OUTPUTS, conv.source.shape
         lines = (conv.outputs[0] - 1) * conv.stride[0] + conv.kernel[0]
-        column = round_up(2 * source.pitch * lines, ALIGN) + ALIGN
-        values = Buffer("real", (LANES, POINTS, tiles), column)
+        groups = tiles // LANES + 1
+        values = Buffer("real", (LANES, POINTS * TERMS * lines, groups), 4 * LANES)
         self._add_step(StepKind.TRANSFORM, group.node.output, {
-            "pixels": lines * tiles, "width": tiles, "channels": conv.shape[1], "panels": 1, "column": column,
-            **target_fields(values), **strides("source", source),
-            "source": source.at(-conv.padding[0], -conv.padding[1]),
+            "pixels": lines * tiles, "width": tiles, "channels": conv.shape[1], "panels": 1, "column": values.line,
+            "height_in": height, "width_in": width, "pad_y": conv.padding[0], "pad_x": conv.padding[1],
+            **target_fields(values), **outside_strides("source", conv.source.shape),
         })  # fmt: skip
         points = [row_panels(each.reshape(len(weight), -1)) for each in transform_weights(weight)]
         pairs = [[each[first : first + 2].ravel() for each in points] for first in range(0, len(points[0]), 2)]
         weights = np.concatenate([np.concatenate(pair) for pair in pairs])
         return StepKind.WINOGRAD, {
             "source": values.at(), "source_image": values.image, "source_line": conv.stride[0],
-            "runs_y": conv.kernel[0], "runs_x": 1, "run": 2 * source.pitch, "column": column, "direct": Rows.DIRECT,
+            "source_pixel": TERMS * lines * values.line, "runs_y": conv.kernel[0], "runs_x": 1, "column": values.line,
+            "direct": Rows.DIRECT,
             "row": POINTS * SUM_BYTES // OUTPUTS,
             "tail": -1, "repeats": 1, "weight": self._put(weights), "panel": 4 * len(weights) // len(points[0]),
             "terms": -(-(2 * POINTS - 1) * conv.kernel[0] * conv.shape[1] // OUTPUTS),  # products of an output
@@ -362,9 +370,12 @@ class _Planner:
         source, scale = self._codes(group.source, node.attrs.get("padding", (0, 0)))
         conv = ConvGeometry(node, source, self.shapes[node.output])
         self._afford(byte_bytes(conv.shape, conv.tap), f"node {node.output!r}")
-        panels, offsets = byte_panels(self.graph.tensors[node.tensors["weight"]].reshape(conv.shape), conv.tap)
-        return StepKind.BYTES, conv.fields(direct=conv.tap % 4 == 0) | {
-            "row": 4 * panels.shape[1], "tail": -1, "repeats": 1, "weight": self._put(panels), "terms": panels.shape[1],
+        in_lines, weight = suits_lines_of_bytes(conv), self.graph.tensors[node.tensors["weight"]].reshape(conv.shape)
+        panels, offsets = byte_panels(weight, conv.tap, in_lines=in_lines)
+        fields = conv.fields(direct=conv.tap % 4 == 0) | ({"direct": Rows.IN_LINES} if in_lines else {})
+        return StepKind.BYTES, fields | {
+            "row": 8 if in_lines else 4 * panels.shape[1], "tail": -1, "repeats": 1,
+            "weight": self._put(panels), "terms": panels.shape[1],
             "panel": panels[0].nbytes, "offsets": self._put(offsets), "scale": scale.at(), "scale_image": scale.image,
         }  # fmt: skip
 

@@ -51,11 +51,17 @@ class ThreadPool:
         jobs.view(np.int64).reshape(len(jobs), -1)[:, : len(WORK)] = work
         self._seconds = 0.0
 
-    def run(self, x: int, y: int) -> None:
-        """Run the job on the input and the output at these addresses; return when it is finished."""
+    def run(self, x: int, y: int, *, alone: bool = False) -> None:
+        """Run the job on the input and the output at these addresses; return when it is finished.
+
+        Args:
+            x: Address of the input.
+            y: Address of the output.
+            alone: Leave the job to the calling thread.
+        """
         shared = self._shared
-        if not shared.others:
-            shared.run(shared.jobs_at, _HASTY, x, y)
+        if alone or not shared.others:
+            shared.run(shared.whole_job_at, _HASTY, x, y)
             return
         shared.wake()
         together, began = shared.together.value, time.perf_counter()
@@ -75,6 +81,7 @@ class _Shared:
         self.run = run
         self.jobs = aligned((size + 1) * JOB.itemsize).view(JOB)
         self.jobs_at = self.jobs.ctypes.data
+        self.whole_job_at = self.jobs_at + size * JOB.itemsize
         self._flags = aligned((2 + 2 * size) * FLAG_BYTES)
         flags = self._flags.ctypes.data
         for number, name in enumerate(("call", "done", "flags")):  # flags and duties have one entry per thread

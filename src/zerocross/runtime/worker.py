@@ -15,6 +15,7 @@ from zerocross.runtime.thread_pool import ThreadPool
 
 CACHE_BYTES = 1 << 19  # activations of the images that a thread processes at a time: half of a typical L2 cache
 MAX_IMAGES = 64
+SHARED_WORK = 1 << 13  # least work of a step, on average, that threads share: waiting for each other takes up to 1 us
 PIECE = 1 << 27  # work (see `Program`) of a thread between two checks for signals such as Ctrl-C: about 50 ms
 
 
@@ -43,6 +44,7 @@ class Worker:
         one = assemble(steps, 1)
         self._most_images = max(1, min(MAX_IMAGES, CACHE_BYTES // one.arena_bytes))
         self._piece = threads * max(1, PIECE // max(1, one.work))
+        self._short = one.work < SHARED_WORK * len(steps)
         self._memory: dict[int, WorkerMemory] = {}
         self._pool = ThreadPool(threads, run)
         self._prepared = 0  # batch size for which the pool is prepared; 0: none
@@ -56,7 +58,8 @@ class Worker:
                 self._prepared = 0
                 self._pool.prepare(self.memory_for(batch).work(batch, *self._bytes))
                 self._prepared = batch
-            self._pool.run(x_at + first * self._bytes[0], y_at + first * self._bytes[1])
+            alone = self._short and batch < self.threads
+            self._pool.run(x_at + first * self._bytes[0], y_at + first * self._bytes[1], alone=alone)
 
     def memory_for(self, batch: int) -> WorkerMemory:
         """Return steps and memory for a batch; created once per number of images that a thread processes at a time."""

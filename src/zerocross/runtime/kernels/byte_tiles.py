@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.finish import Finish, emit_finish, few_or_all, make_tile
-from zerocross.runtime.kernels.steps import LANES, ROWS, RowField
+from zerocross.runtime.kernels.steps import LANES, LAST_BYTES_PIXEL, ROWS, RowField
 from zerocross.runtime.kernels.target import chosen_level, rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
@@ -25,12 +25,22 @@ _MAGNITUDE = 0x7FFFFFFF  # mask of a float32 without its sign; as integers, magn
 
 
 def _emit_byte_products(panels: int, b: Builder, own: list[Value], to: Finish) -> None:
-    a, row_bytes, weights, terms, offsets = own
+    a, row_bytes, weights, panel_bytes, terms, runs, run_bytes, rest, rest_terms, offsets = own
     at_once = min(ROWS, rows_at_once(panels))
+    run_weights = b.mul(terms, v.I64(4 * LANES))
 
     def sums(first: int, number: int) -> list[Value]:
-        rows = v.rows_from(b, a, row_bytes, range(first, first + number))
-        return _emit_byte_sums(b, rows, weights, terms, panels)
+        numbers = range(first, first + number)
+        rows = v.rows_from(b, a, row_bytes, numbers)
+        add = partial(_emit_byte_sums, b, panels, panel_bytes)
+
+        def add_run(index: Value, found: list[Value]) -> list[Value]:
+            here = [v.apart(b, b.add(row, b.mul(index, run_bytes))) for row in rows]
+            return add(here, b.add(weights, b.mul(index, run_weights)), terms, found)
+
+        found = v.loop(b, runs, [v.constant(0, v.WORDS)] * (number * panels), add_run)
+        rests = v.rows_from(b, rest, b.mul(rest_terms, v.I64(4)), numbers)
+        return add(rests, b.add(weights, b.mul(runs, run_weights)), rest_terms, found)
 
     if at_once == ROWS:
         found = few_or_all(b, to, lambda number: sums(0, number), [v.constant(0, v.WORDS)] * (panels * ROWS))
@@ -46,17 +56,19 @@ def _emit_byte_products(panels: int, b: Builder, own: list[Value], to: Finish) -
         emit_finish(b, values, to_panel)
 
 
-def _emit_byte_sums(b: Builder, rows: list[Value], weights: Value, terms: Value, panels: int) -> list[Value]:
-    """Sums of products, row by row, and for each row panel by panel."""
+def _emit_byte_sums(
+    b: Builder, panels: int, panel_bytes: Value, rows: list[Value], weights: Value, terms: Value, sums: list[Value]
+) -> list[Value]:
+    """Add products to sums, row by row, and for each row panel by panel."""
 
     def add_products(index: Value, sums: list[Value]) -> list[Value]:
         at = v.plus(b, weights, index, 4 * LANES)
-        columns = [v.load(b, v.plus(b, at, terms, 4 * LANES * panel), v.WORDS, 4) for panel in range(panels)]
+        columns = [v.load(b, v.plus(b, at, panel_bytes, panel), v.WORDS, 4) for panel in range(panels)]
         codes = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.I32, 1), v.WORDS) for row in rows]
         pairs = [(code, column) for code in codes for column in columns]
         return [emit_dot(b, old, *pair) for old, pair in zip(sums, pairs, strict=True)]
 
-    return v.loop(b, terms, [v.constant(0, v.WORDS)] * (len(rows) * panels), add_products)
+    return v.loop(b, terms, sums, add_products)
 
 
 def emit_dot(b: Builder, total: Value, codes: Value, weights: Value) -> Value:
@@ -133,6 +145,34 @@ def _store_code(typingctx: Any, target: Any, number: Any, inverse: Any) -> Any: 
     return types.void(types.int64, types.float32, types.float32), codegen
 
 
+def _gather_last_bytes(typingctx: Any, target: Any, source: Any, line: Any, runs: Any, tiles: Any) -> Any:  # noqa: ARG001
+    quads = ir.VectorType(v.I64, ROWS)
+    words = [LAST_BYTES_PIXEL * row // 4 for row in range(ROWS)]  # the word that contains the byte of a row
+    shifts = ir.Constant(quads, [8 * (LAST_BYTES_PIXEL * row % 4) for row in range(ROWS)])
+    octet, byte_bits = (ir.Constant(quads, [number] * ROWS) for number in (0xFF, 8))
+
+    def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
+        target, source, line, runs, tiles = args
+
+        def tile(index: Value, carried: list[Value]) -> list[Value]:
+            last = b.add(v.plus(b, source, index, LAST_BYTES_PIXEL * ROWS), b.mul(b.sub(runs, v.I64(1)), line))
+
+            def run(number: Value, found: list[Value]) -> list[Value]:
+                read = v.load(b, b.sub(last, b.mul(number, line)), v.WORDS, 1)
+                spread = b.shuffle_vector(read, read, v.lanes(word for each in words for word in (each, each)))
+                octets = b.and_(b.lshr(b.bitcast(spread, quads), shifts), octet)
+                return [b.or_(b.shl(found[0], byte_bits), octets)]
+
+            (found,) = v.loop(b, runs, [ir.Constant(quads, [0] * ROWS)], run)
+            v.store(b, found, v.plus(b, target, index, 8 * ROWS), 1)
+            return carried
+
+        v.loop(b, tiles, [], tile)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), codegen
+
+
 def _emit_interleaved(b: Builder, planes: list[Value]) -> Value:
     """Return the numbers of three planes, interleaved by pixel."""
     pairs = [b.shuffle_vector(*two, v.lanes(range(2 * LANES))) for two in (planes[:2], planes[1:])]
@@ -180,8 +220,10 @@ byte_tile, byte_tile_pair = (
 """Sums of products of bytes for ROWS pixels and one panel, or two side by side.
 
 Own arguments: address of the first row of codes, bytes from row to row, address of the panel's weights (for every four
-bytes of a row LANES columns of four; the second panel follows the first), fours, address of what is taken from the sums
-(int32, all panels): 128 times the sum of a channel's weights. What is left is multiplied by the row's scale.
+bytes of a row LANES columns of four), bytes from there to the next panel's; fours of a run, runs, and bytes from one to
+the next; address of the bytes of each row that are left over, gathered one row behind the other, and their fours;
+address of what is taken from the sums (int32, all panels): 128 times the sum of a channel's weights. The result is
+multiplied by the row's scale.
 """
 
 largest: Any = intrinsic(_largest)
@@ -192,6 +234,12 @@ store_codes: Any = intrinsic(_store_codes)
 
 store_code: Any = intrinsic(_store_code)
 """store_code(target, number, inverse): the byte for a single float32."""
+
+gather_last_bytes: Any = intrinsic(_gather_last_bytes)
+"""gather_last_bytes(target, source, line, runs, tiles): a byte of every run, for whole tiles; eight bytes per pixel.
+
+`runs` bytes, at most eight, `line` bytes apart, of pixels that are LAST_BYTES_PIXEL bytes apart.
+"""
 
 store_colours: Any = intrinsic(_store_colours)
 """store_colours(target, source, plane, count, inverse): bytes for three planes of float32, `plane` bytes apart.

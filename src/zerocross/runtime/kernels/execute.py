@@ -15,24 +15,30 @@ from zerocross.runtime.kernels.byte_tiles import (
     store_codes,
     store_colours,
 )
-from zerocross.runtime.kernels.gather import TAPS, bits_address, forget_scan, gather, inner
+from zerocross.runtime.kernels.gather import TAPS, forget_scan, gather, inner
 from zerocross.runtime.kernels.memory import copy, load_byte, load_int, load_real, store_int, store_real
-from zerocross.runtime.kernels.points import OUTPUTS, POINTS, SUM_BYTES
+from zerocross.runtime.kernels.points import COLOURS, OUTPUTS, POINTS, SUM_BYTES, TERMS
 from zerocross.runtime.kernels.popcount import binary_tile
 from zerocross.runtime.kernels.real_tiles import real_tile, real_tile_pair, window_tile
-from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Rows, Space, StepKind, Window
+from zerocross.runtime.kernels.steps import LANES, ROW_BYTES, ROWS, RowField, Rows, Space, StepKind
 from zerocross.runtime.kernels.whole_tiles import KNOWN, binary_tiles, plain_tiles
+from zerocross.runtime.kernels.window_rows import (
+    alike,
+    like_before,
+    next_row,
+    overlapping,
+    overlapping_rows,
+    window_row,
+)
 from zerocross.runtime.kernels.winograd import output_tile, point_sums, transform_line
 
-_BITS, _SOURCE, _HEIGHT, _WIDTH, _WEIGHT, _COUNT = (
-    8 * RowField[name] for name in ("BITS", "SOURCE", "HEIGHT", "WIDTH", "WEIGHT", "COUNT")
-)
+_BITS = 8 * RowField.BITS
 _BINARY, _WINDOW, _MOVE, _UNPACK, _BYTES, _QUANTIZE = (
     int(kind)
     for kind in (StepKind.BINARY, StepKind.WINDOW, StepKind.MOVE, StepKind.UNPACK, StepKind.BYTES, StepKind.QUANTIZE)
 )
 _TRANSFORM, _WINOGRAD = int(StepKind.TRANSFORM), int(StepKind.WINOGRAD)
-_OUTSIDE, _MEAN, _IN_LINES = int(Space.OUTSIDE), int(Window.MEAN), int(Rows.IN_LINES)
+_OUTSIDE, _IN_LINES = int(Space.OUTSIDE), int(Rows.IN_LINES)
 
 _KNOWN = tuple(int(op) for op in KNOWN)
 _LARGEST, _SMALLEST = np.finfo(np.float32).max, np.float32(1e-36)  # of nonzero magnitudes m for which 127 / m is finite
@@ -62,7 +68,7 @@ def execute(
     elif step.kind == _QUANTIZE:
         _quantize(step, images, arena, x, part, parts)
     elif step.kind == _TRANSFORM:
-        _transform(step, images, arena, part, parts)
+        _transform(step, images, arena, x, part, parts)
     elif step.kind == _WINOGRAD:
         _winograd(step, images, stages, arena, scratch, part, parts)
     elif step.kind == _WINDOW:
@@ -74,18 +80,18 @@ def execute(
 @inner
 def _share(step: Any, images: int, part: int, parts: int) -> tuple[int, int, int, int]:
     """Return the pixels and panels of a part: a share of the pixels, or of the panels if there are few pixels."""
-    pixels, panels = images * step.pixels, step.panels
-    tiles = (pixels + ROWS - 1) // ROWS
+    pixels, panels, unit = images * step.pixels, step.panels, ROWS
     if step.pool and parts > 1:  # whole pairs of lines: the second adds to what the first has stored
         unit = 2 * step.width
-        if unit % ROWS == 0:
-            count = pixels // unit
-            return unit * (count * part // parts), unit * (count * (part + 1) // parts), 0, panels
-        return 0, pixels, panels * part // parts, panels * (part + 1) // parts
-    if tiles < 8 * parts and panels >= 2 * parts:
+        while unit % ROWS != 0:
+            unit *= 2
+    units = (pixels + unit - 1) // unit
+    # The bits of a pixel share a cache line, for which processors that store different panels would compete.
+    few = 2 if step.least >= 0 else 8
+    if units < few * parts and panels >= 2 * parts:
         pairs = (panels + 1) // 2
         return 0, pixels, 2 * (pairs * part // parts), min(panels, 2 * (pairs * (part + 1) // parts))
-    return ROWS * (tiles * part // parts), min(pixels, ROWS * (tiles * (part + 1) // parts)), 0, panels
+    return unit * (units * part // parts), min(pixels, unit * (units * (part + 1) // parts)), 0, panels
 
 
 @inner
@@ -108,7 +114,11 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
     in_lines, row_bytes = step.direct == _IN_LINES, step.source_pixel if step.direct else step.row
     runs, tap_line = (step.runs_y, step.tap_line) if in_lines else (1, 0)
     taps = (step.run // 4 if in_lines else terms, runs, tap_line)
+    rest = terms - taps[0] * runs
     known = _known_stage(step, stages) if binary else -1
+    # A processor loads the shortcuts of the next tile before it knows that this one is the last. Those pixels belong to
+    # another part: taking their cache lines from the processor that is about to write them takes longer than the tile.
+    backwards = int(part == 0 and parts > 1 and not step.pool)
     forget_scan(step, scratch)
     for start in range(first, last, block):
         rows = min(block, last - start)
@@ -123,21 +133,22 @@ def _products(step: Any, images: int, stages: int, arena: int, scratch: int, par
                 done = rows
                 kind = known if known >= 0 else len(_KNOWN)
                 to = _finish(step, table, start, last, panel, stages, arena)
-                plain_tiles((step.plain, rows_at, tap_line, weights, terms, factor, rows // ROWS, kind), to)
+                plain_tiles((step.plain, rows_at, tap_line, weights, terms, factor, rows // ROWS, kind, backwards), to)
             elif known >= 0:
                 done = rows // ROWS * ROWS
                 to = _finish(step, table, start, last, panel, stages, arena)
-                binary_tiles((rows_at, row_bytes, weights, terms, factor, rows // ROWS, known), to)
+                binary_tiles((rows_at, row_bytes, weights, terms, factor, rows // ROWS, known, backwards), to)
             for row in range(done, rows, ROWS):
                 to = _finish(step, table + row * ROW_BYTES, start + row, last, panel, stages, arena)
                 a = load_int(table + row * ROW_BYTES + TAPS) if in_lines else rows_at + row * row_bytes
                 if binary:
                     binary_tile((a, row_bytes, weights, terms, factor), to)
                 elif octets:
+                    own = (a, row_bytes, weights, step.panel, *taps, gathered + row * step.row, rest, step.offsets)
                     if pair:
-                        byte_tile_pair((a, row_bytes, weights, terms, step.offsets), to)
+                        byte_tile_pair(own, to)
                     else:
-                        byte_tile((a, row_bytes, weights, terms, step.offsets), to)
+                        byte_tile(own, to)
                 elif pair:
                     real_tile_pair((a, row_bytes, weights, *taps), to)
                 else:
@@ -157,19 +168,24 @@ def _known_stage(step: Any, stages: int) -> int:
 
 
 @inner
-def _transform(step: Any, images: int, arena: int, part: int, parts: int) -> None:
+def _transform(step: Any, images: int, arena: int, x: int, part: int, parts: int) -> None:
     tiles, lines = step.width, step.pixels // step.width
+    sizes = (tiles, TERMS * lines * step.column, step.column)
     for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
         image, line = divmod(number, lines)
-        at = arena + step.source + image * step.source_image + line * step.source_line
-        transform_line(arena + step.target + image * step.target_image, at, step.column, line, tiles)
+        from_line, inside = line - step.pad_y, step.width_in
+        if from_line < 0 or from_line >= step.height_in:  # a line of zeros
+            from_line = inside = 0
+        at = x + image * step.source_image + from_line * step.source_line
+        target = arena + step.target + image * step.target_image
+        transform_line((target, at, step.source_channel, inside, step.pad_x, line, *sizes))
 
 
 @inner
 def _winograd(step: Any, images: int, stages: int, arena: int, scratch: int, part: int, parts: int) -> None:
     """Compute, line by line, the sums of all tiles at every point, and then their outputs, two tiles at a time."""
     table, sums, width = scratch + step.table, scratch + step.gathered, step.width
-    lines, tiles, column = step.pixels // width, width // OUTPUTS, step.column
+    lines, tiles, term_bytes = step.pixels // width, width // OUTPUTS, step.column
     point_bytes = step.block // OUTPUTS * SUM_BYTES
     for number in range(images * lines * part // parts, images * lines * (part + 1) // parts):
         image, line = divmod(number, lines)
@@ -179,14 +195,12 @@ def _winograd(step: Any, images: int, stages: int, arena: int, scratch: int, par
         for panel in range(0, step.panels, 2):
             weights = step.weight + panel * step.panel
             for point in range(POINTS):
-                entry = step.run // 2 if point == POINTS - 1 else step.run  # the last has no odd pixels
-                first, terms = (
-                    source + point * tiles * column + line * step.source_line * entry,
-                    step.runs_y * entry // 4,
-                )
+                per_line = COLOURS if point == POINTS - 1 else TERMS
+                first = source + point * step.source_pixel + line * step.source_line * per_line * term_bytes
+                terms = step.runs_y * per_line
                 for tile in range(0, tiles, ROWS):
                     to = sums + point * point_bytes + tile * SUM_BYTES
-                    point_sums((first + tile * column, column, weights, terms, to, tiles - tile))
+                    point_sums((first + 4 * tile, term_bytes, weights, terms, to, tiles - tile))
                 weights += terms * SUM_BYTES
             for tile in range(0, tiles, 2):
                 at, place = sums + tile * SUM_BYTES, OUTPUTS * tile
@@ -208,94 +222,38 @@ def _window(step: Any, images: int, stages: int, arena: int, scratch: int, part:
     image, rest = divmod(first, step.pixels)
     line, column = divmod(rest, width)
     for start in range(first, last, ROWS):
-        for row in range(ROWS):
-            entry = table + row * ROW_BYTES
-            if start + row < last:
-                if row > 0 and column > 0 and _like_before(step, column, entry):
-                    _next_row(step, entry)
-                else:
-                    _window_row(step, image, line, column, arena, entry)
-                column += 1
-                if column == width:
-                    column = 0
-                    line += 1
-                    if line == lines:
-                        line = 0
-                        image += 1
-            else:  # not a pixel: computed like the first row, but not stored
-                copy(entry, table, ROW_BYTES)
-                store_int(entry + _BITS, scratch)
-        alike = _alike(table) if start + 1 < last else 0
-        own = (step.mode, alike, *strides)
+        if overlapping(step, column):
+            likeness = 3
+            overlapping_rows(step, image, line, column, arena, table)
+            column += ROWS
+        else:
+            for row in range(ROWS):
+                entry = table + row * ROW_BYTES
+                if start + row < last:
+                    if row > 0 and column > 0 and like_before(step, column, entry):
+                        next_row(step, entry)
+                    else:
+                        window_row(step, image, line, column, arena, entry)
+                    column += 1
+                    if column == width and row < ROWS - 1:
+                        column = 0
+                        line += 1
+                        if line == lines:
+                            line = 0
+                            image += 1
+                else:  # not a pixel: computed like the first row, but not stored
+                    copy(entry, table, ROW_BYTES)
+                    store_int(entry + _BITS, scratch)
+            likeness = alike(table) if start + 1 < last else 0
+        if column == width:
+            column = 0
+            line += 1
+            if line == lines:
+                line = 0
+                image += 1
+        own = (step.mode, likeness, *strides)
         for panel in range(panel_first, panel_last):
             window_tile(own, _finish(step, table, start, last, panel, stages, arena))
-
-
-@inner
-def _like_before(step: Any, column: int, entry: int) -> bool:
-    """Return True if the windows of a pixel and of the previous one in the line are as wide as the kernel."""
-    right = column * step.stride_x - step.pad_x + (step.kernel_x - 1) * step.dilation_x
-    return load_int(entry - ROW_BYTES + _WIDTH) == step.kernel_x and right < step.width_in
-
-
-@inner
-def _next_row(step: Any, entry: int) -> None:
-    """As `_window_row`, for a window that is that of the previous pixel, shifted by one pixel."""
-    before = entry - ROW_BYTES
-    store_int(entry + _BITS, load_int(before + _BITS) + step.bits_pixel)
-    store_int(entry + _SOURCE, load_int(before + _SOURCE) + step.stride_x * step.tap_pixel)
-    for place in (_HEIGHT, _WIDTH, _WEIGHT, _COUNT):
-        store_int(entry + place, load_int(before + place))
-
-
-@inner
-def _alike(table: int) -> int:
-    """Return 1 if the windows of a tile have the same size and weights, 2 if only the first one differs, else 0."""
-    second = table + ROW_BYTES
-    for entry in range(second + ROW_BYTES, table + ROWS * ROW_BYTES, ROW_BYTES):
-        if not _same_window(entry, second):
-            return 0
-    if _same_window(table, second):
-        return 1
-    return 2 if load_int(table + _HEIGHT) == load_int(second + _HEIGHT) else 0
-
-
-@inner
-def _same_window(entry: int, other: int) -> bool:
-    size = load_int(entry + _HEIGHT) == load_int(other + _HEIGHT) and load_int(entry + _WIDTH) == load_int(
-        other + _WIDTH
-    )
-    return size and load_int(entry + _WEIGHT) == load_int(other + _WEIGHT)
-
-
-@inner
-def _inside(first: int, count: int, dilation: int, size: int) -> tuple[int, int]:
-    """Return the range of those of `count` taps, starting at `first`, that are within 0..size."""
-    skip = 0 if first >= 0 else -(first // dilation)
-    end = count
-    if first + (count - 1) * dilation >= size:
-        end = (size - first + dilation - 1) // dilation
-    return skip, max(skip, end)
-
-
-@inner
-def _window_row(step: Any, image: int, line: int, column: int, arena: int, entry: int) -> None:
-    """Fill in the table entry of a pixel's window: the part of it that is inside the image."""
-    top, left = line * step.stride_y - step.pad_y, column * step.stride_x - step.pad_x
-    skip_y, end_y = _inside(top, step.kernel_y, step.dilation_y, step.height_in)
-    skip_x, end_x = _inside(left, step.kernel_x, step.dilation_x, step.width_in)
-    y, x = top + skip_y * step.dilation_y, left + skip_x * step.dilation_x
-    store_int(entry + _BITS, bits_address(step, arena, image, line, column))
-    store_int(entry + _SOURCE, arena + step.source + image * step.source_image + y * step.tap_line + x * step.tap_pixel)
-    store_int(entry + _HEIGHT, end_y - skip_y)
-    store_int(entry + _WIDTH, end_x - skip_x)
-    store_int(entry + _WEIGHT, step.weight + 4 * LANES * step.panels * (skip_y * step.kernel_x + skip_x))
-    count = (end_y - skip_y) * (end_x - skip_x)
-    if step.count_pad:
-        count_y = min(top + step.kernel_y, step.height_in + step.pad_y) - top
-        count_x = min(left + step.kernel_x, step.width_in + step.pad_x) - left
-        count = count_y * count_x
-    store_real(entry + _COUNT, np.float32(1) / np.float32(count) if step.mode == _MEAN else np.float32(count))
 
 
 @inner

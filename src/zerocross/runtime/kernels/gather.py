@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from zerocross.runtime.kernels.byte_tiles import gather_last_bytes
 from zerocross.runtime.kernels.memory import (
     COPY_BYTES,
     copy,
@@ -39,7 +40,11 @@ def gather(step: Any, start: int, rows: int, arena: int, scratch: int, table: in
     done = 0
     while done < rows:
         count = min(rows - done, width - column)
-        if not step.direct:
+        if step.kind == _BYTES and step.direct == _IN_LINES:
+            source = arena + step.source + image * step.source_image + line * step.source_line + step.run - 1
+            source += column * step.source_pixel
+            gather_last_bytes(gathered + done * step.row, source, step.tap_line, step.runs_y, count // ROWS)
+        elif not step.direct:
             _gather_taps(step, arena, scratch, image, line, column, gathered + done * step.row, count)
         _fill_table(step, arena, image, line, column, table + done * ROW_BYTES, count)
         done += count
@@ -93,9 +98,10 @@ def _fill_table(step: Any, arena: int, image: int, line: int, column: int, table
     # Copy fields to locals: the compiler must assume that a store could change a record.
     base_column, bits_pixel, source_pixel = step.base_column, step.bits_pixel, step.source_pixel
     bits, end = bits_address(step, arena, image, line, column), table + count * ROW_BYTES
-    for entry in range(table, end, ROW_BYTES):
-        store_int(entry + _BITS, bits)
-        bits += bits_pixel
+    if step.least >= 0:
+        for entry in range(table, end, ROW_BYTES):
+            store_int(entry + _BITS, bits)
+            bits += bits_pixel
     if step.kind == _BINARY:
         base = step.base + load_int(step.base_line + 8 * line)
         base_column += 8 * column
@@ -109,9 +115,9 @@ def _fill_table(step: Any, arena: int, image: int, line: int, column: int, table
         _fill_pooled(step, arena + step.real, image, line, column, table, end)
     if step.direct == _IN_LINES:
         taps = arena + step.source + image * step.source_image + line * step.source_line + column * source_pixel
-        for entry in range(table, end, ROW_BYTES):
+        for entry in range(table, end, ROWS * ROW_BYTES):  # every tile starts with a pixel of this line
             store_int(entry + TAPS, taps)
-            taps += source_pixel
+            taps += ROWS * source_pixel
 
 
 @inner

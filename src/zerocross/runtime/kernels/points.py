@@ -19,7 +19,8 @@ import numpy as np
 from zerocross.runtime.kernels.steps import LANES
 
 OUTPUTS, TAPS = 4, 7
-PIXEL_BYTES = 12  # three channels
+COLOURS = 3  # channels of the input
+TERMS = 2 * COLOURS  # of a line of taps at a point: those of even and of odd pixels; the last point has no odd ones
 TILE_PIXELS = 2 * OUTPUTS + TAPS - 2  # of a line of the input that the outputs of a tile depend on
 _EVEN = (0, 1, -1, 2, -2, None, Fraction(1, 2))  # None: the point at infinity
 _ODD = _EVEN[:-1]

@@ -31,14 +31,16 @@ def _emit_products(panels: int, b: Builder, own: list[Value], to: Finish) -> Non
 
 
 def emit_sums(
-    b: Builder, panels: int, rows: list[Value], weights: Value, panel_bytes: Value, terms: Value, sums: list[Value]
-) -> list[Value]:
-    """Add products to sums, row by row, and for each row panel by panel."""
+    b: Builder, panels: int, rows: list[Value], weights: Value, panel_bytes: Value, terms: Value, sums: list[Value],
+    term_bytes: Value | None = None,
+) -> list[Value]:  # fmt: skip
+    """Add products to sums, row by row, and for each row panel by panel; terms are `term_bytes` apart, by default 4."""
 
     def add_products(index: Value, sums: list[Value]) -> list[Value]:
         at = v.plus(b, weights, index, 4 * LANES)
         columns = [v.load(b, v.plus(b, at, panel_bytes, panel), v.REALS, 4) for panel in range(panels)]
-        factors = [v.splat(b, v.load(b, v.plus(b, row, index, 4), v.F32, 4), v.REALS) for row in rows]
+        place = b.mul(index, v.I64(4) if term_bytes is None else term_bytes)
+        factors = [v.splat(b, v.load(b, b.add(row, place), v.F32, 4), v.REALS) for row in rows]
         pairs = [(factor, column) for factor in factors for column in columns]
         return [v.multiply_add(b, *pair, old) for pair, old in zip(pairs, sums, strict=True)]
 
@@ -82,7 +84,36 @@ def _emit_window(b: Builder, own: list[Value], to: Finish) -> None:
         single = [partial(_emit_windows, b, kind, [v.I64(0)], strides, to) for kind in Window]
         return [*v.choose(b, mode, single, zero), *values]
 
-    emit_finish(b, v.choose(b, likeness, [one_by_one, together, together_but_one], zero * ROWS), to)
+    def overlapping() -> list[Value]:
+        return _emit_overlapping(b, strides, to)
+
+    emit_finish(b, v.choose(b, likeness, [one_by_one, together, together_but_one, overlapping], zero * ROWS), to)
+
+
+def _emit_overlapping(b: Builder, strides: list[Value], to: Finish) -> list[Value]:
+    """Return the maxima of 3 x 3 windows that are two pixels apart: neighbours share the maximum of a column.
+
+    Windows may have fewer lines, and the first one may lack its first column. The next line or column then counts
+    twice, which does not change a maximum.
+    """
+    line_bytes, pixel_bytes = strides[:2]
+    last_line = b.sub(to.row(b, 0, RowField.HEIGHT), v.I64(1))
+    lines = [v.I64(0), b.select(b.icmp_signed("<", last_line, v.I64(1)), last_line, v.I64(1)), last_line]
+    first, second = (v.plus(b, to.row(b, row, RowField.SOURCE), to.panel, 4 * LANES) for row in range(2))
+
+    def column(at: list[Value]) -> Value:
+        top, middle, bottom = (v.load(b, each, v.REALS, 4) for each in at)
+        return _emit_maximum(b, _emit_maximum(b, top, middle), bottom)
+
+    left = column([b.add(first, b.mul(line, line_bytes)) for line in lines])
+    at = [b.sub(b.add(second, b.mul(line, line_bytes)), pixel_bytes) for line in lines]
+    values = []
+    for _ in range(ROWS):
+        middle, right = column(at), column([b.add(each, pixel_bytes) for each in at])
+        values.append(_emit_maximum(b, _emit_maximum(b, left, middle), right))
+        at = [v.apart(b, v.plus(b, each, pixel_bytes, 2)) for each in at]
+        left = right
+    return values
 
 
 def _emit_windows(
@@ -134,6 +165,6 @@ window_tile = make_tile("window_tile", _emit_window)
 """Maximum, average or weighted sum over the window of each of ROWS pixels, for a panel.
 
 Own arguments: the `Window`; 1 where all windows are of the same size and place inside the image, 2 where only the first
-is narrower, else 0; bytes from line to line and from pixel to pixel of a window; the same of its weights. Behind the
-table of rows there must be room for as much again.
+is narrower, 3 for maxima of windows as `_emit_overlapping` takes them, else 0; bytes from line to line and from pixel
+to pixel of a window; the same of its weights. Behind the table of rows there must be room for as much again.
 """

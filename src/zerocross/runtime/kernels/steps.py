@@ -14,6 +14,7 @@ LANES = 16  # channels per panel, which a tile processes together
 ROWS = 8  # pixels per tile
 WORD = 4  # bytes per word of bits
 STAGE_BYTES = 32  # bytes per stage: kind, address of parameters, offset and pitch, 8 bytes each
+LAST_BYTES_PIXEL = 6  # bytes from pixel to pixel of a first layer whose words are read in place: RGB, stride 2
 ROW_BYTES = 64  # bytes per pixel in the table of a tile's rows, see `RowField`
 
 
@@ -144,7 +145,7 @@ _FIELDS = (
     "pool", "pool_image", "pool_line",
     # MOVE, UNPACK, QUANTIZE: memory to read and to write; distance between channels; the target's other strides.
     "space_from", "space_to", "source_channel",
-    # TRANSFORM, WINOGRAD: bytes of a column of values at a point, for all lines of a tile.
+    # TRANSFORM, WINOGRAD: bytes of a row of values at a point, one for every tile.
     "column",
     "target", "target_image", "target_line", "target_pixel", "target_channel",
 )  # fmt: skip

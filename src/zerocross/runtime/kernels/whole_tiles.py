@@ -36,14 +36,14 @@ Counted = Callable[[Finish, int, int], list[Value]]
 
 
 def _emit_tiles(b: Builder, own: list[Value], to: Finish) -> None:
-    a, row_bytes, weights, words, factor, tiles, kind = own
+    a, row_bytes, weights, words, factor, tiles, kind, backwards = own
 
     def counted(here: Finish, first: int, number: int) -> list[Value]:
         start = b.add(a, b.mul(b.sub(here.pixel, to.pixel), row_bytes))
         return emit_counts(b, v.rows_from(b, start, row_bytes, range(first, first + number)), weights, words)
 
     def case(op: EpilogueOp | None) -> list[Value]:
-        _emit_loop(b, op, tiles, factor, counted, to)
+        _emit_loop(b, op, tiles, backwards, factor, counted, to)
         return []
 
     if emits_known_stages():
@@ -58,7 +58,7 @@ def emits_known_stages() -> bool:
 
 
 def _emit_plain_tiles(b: Builder, own: list[Value], to: Finish) -> None:
-    shape, a, tap_line, weights, words, factor, tiles, kind = own
+    shape, a, tap_line, weights, words, factor, tiles, kind, backwards = own
 
     def in_place(known: tuple[int, int, int], here: Finish, first: int, number: int) -> list[Value]:
         start = here.row(b, 0, RowField.TAPS)
@@ -70,7 +70,7 @@ def _emit_plain_tiles(b: Builder, own: list[Value], to: Finish) -> None:
         return emit_tiled_counts(b, tile, first, number, weights, words)
 
     def case(counted: Counted, op: EpilogueOp | None) -> list[Value]:
-        _emit_loop(b, op, tiles, factor, counted, to)
+        _emit_loop(b, op, tiles, backwards, factor, counted, to)
         return []
 
     def cases(counted: Counted) -> list[Value]:
@@ -83,7 +83,7 @@ def _emit_plain_tiles(b: Builder, own: list[Value], to: Finish) -> None:
 
 
 def _emit_loop(
-    b: Builder, op: EpilogueOp | None, tiles: Value, factor: Value, counted: Counted,
+    b: Builder, op: EpilogueOp | None, tiles: Value, backwards: Value, factor: Value, counted: Counted,
     to: Finish,
 ) -> None:  # fmt: skip
     """Emit the loop over tiles.
@@ -92,6 +92,7 @@ def _emit_loop(
         b: The LLVM builder.
         op: The only stage, for panels whose channels all exist; or None, for any stages and channels.
         tiles: Number of tiles.
+        backwards: Nonzero to start with the last tile.
         factor: Factor of the number of differing bits.
         counted: Function of the destination, a first row and a number of rows that counts their differing bits.
         to: The destination of the first tile.
@@ -99,9 +100,11 @@ def _emit_loop(
     at_once = finished_at_once()
     _, *stage = load_stage(b, to.stages)  # not in the loop, where LLVM must assume that a store could change it
     factors = v.splat(b, b.fneg(b.sitofp(factor, v.F32)), v.REALS)
+    from_last = b.icmp_signed("!=", backwards, v.I64(0))
 
     def tile(index: Value, carried: list[Value]) -> list[Value]:
-        pixels = b.mul(index, v.I64(ROWS))
+        number = b.select(from_last, b.sub(b.sub(tiles, v.I64(1)), index), index)
+        pixels = b.mul(number, v.I64(ROWS))
         real = b.select(b.icmp_signed("==", to.real, v.I64(0)), to.real, b.add(to.real, b.mul(pixels, to.pitch)))
         rows = v.plus(b, to.rows, pixels, ROW_BYTES)
         here = replace(to, rows=rows, last=v.I64(ROWS - 1), pixel=b.add(to.pixel, pixels), real=real)
@@ -128,13 +131,14 @@ def _store_whole(b: Builder, first: int, values: list[Value], to: Finish) -> Non
 binary_tiles: Any = make_tile("binary_tiles", _emit_tiles)
 """As `popcount.binary_tile`, for consecutive whole tiles of a panel whose channels all exist.
 
-Own arguments: those of `binary_tile`, the number of tiles, and the index in `KNOWN` of their only stage.
+Own arguments: those of `binary_tile`, the number of tiles, the index in `KNOWN` of their only stage, and nonzero to
+start with the last tile.
 """
 
 plain_tiles: Any = make_tile("plain_tiles", _emit_plain_tiles)
 """As `binary_tiles`, for rows of a shape of `PLAIN`, which are read in place, and for TILED ones.
 
 Own arguments: index of the shape, address of the first tile (TILED), bytes from run to run (others), address of the
-panel's weights, words, factor, number of tiles, and the index in `KNOWN` of their only stage, or the length of `KNOWN`
-for any stages and channels.
+panel's weights, words, factor, number of tiles, the index in `KNOWN` of their only stage, or the length of `KNOWN` for
+any stages and channels, and nonzero to start with the last tile.
 """

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from zerocross.runtime.kernels import vector_ir as v
 from zerocross.runtime.kernels.finish import Finish, emit_finish, make_tile
 from zerocross.runtime.kernels.points import (
+    COLOURS,
     EVEN_INPUTS,
     ODD_INPUTS,
     OUTPUTS,
-    PIXEL_BYTES,
     POINTS,
     SUM_BYTES,
+    TERMS,
     TILE_PIXELS,
 )
 from zerocross.runtime.kernels.real_tiles import emit_sums
@@ -26,34 +28,57 @@ from zerocross.runtime.kernels.steps import LANES, ROWS
 from zerocross.runtime.kernels.target import rows_at_once
 from zerocross.runtime.kernels.vector_ir import Builder, Value
 
-_QUAD, _BOTH = (ir.VectorType(v.F32, count) for count in (4, 8))  # the channels of a pixel, and of two
+_PHASES = 2 * OUTPUTS  # pixels from a tile to the next
 
 
 def _emit_transform(b: Builder, args: list[Value]) -> None:
-    """Transform two tiles at a time, with the channels of one pixel of each in one vector."""
-    target, source, column, line, tiles = args
-    tile_bytes = 2 * OUTPUTS * PIXEL_BYTES
+    """Transform LANES tiles at a time, with one pixel of each in a vector, from the last tiles to the first."""
+    target, source, plane, inside, padding, line, tiles, point_bytes, term_bytes = args
+    groups = b.add(b.udiv(tiles, v.I64(LANES)), v.I64(1))  # at least one more tile: the last one needs its pixels
 
-    def pair(index: Value, carried: list[Value]) -> list[Value]:
-        first = v.plus(b, source, index, 2 * tile_bytes)
-        pixels = []
-        for number in range(TILE_PIXELS):
-            at = b.add(first, v.I64(number * PIXEL_BYTES))
-            both = [v.load(b, each, _QUAD, 4) for each in (at, b.add(at, v.I64(tile_bytes)))]
-            pixels.append(b.shuffle_vector(*both, v.lanes(range(2 * _QUAD.count))))
-        even = [_emit_combined(b, pixels[::2], row) for row in EVEN_INPUTS]
-        odd = [_emit_combined(b, pixels[1::2], row) for row in ODD_INPUTS]
-        for point in range(POINTS):
-            entry = (1 + (point < len(odd))) * PIXEL_BYTES
-            place = b.add(
-                b.mul(column, b.add(b.mul(tiles, v.I64(point)), b.mul(index, v.I64(2)))), v.plus(b, target, line, entry)
-            )
-            for tile in range(2):
-                _emit_store(b, tile, [values[point] for values in (even, odd) if point < len(values)], place)
-                place = b.add(place, column)
-        return carried
+    def colour(number: Value, nothing: list[Value]) -> list[Value]:
+        plane_at = b.add(source, b.mul(number, plane))
 
-    v.loop(b, b.lshr(tiles, v.I64(1)), [], pair)
+        def group(index: Value, following: list[Value]) -> list[Value]:
+            place = b.sub(b.sub(groups, v.I64(1)), index)
+            first = b.sub(b.mul(place, v.I64(LANES * _PHASES)), padding)
+            starts = [b.add(first, v.I64(LANES * piece)) for piece in range(_PHASES)]
+            phases = _emit_phases(b, [_emit_pixels(b, plane_at, start, inside) for start in starts])
+            shift = v.lanes(range(1, LANES + 1))  # the first pixels of the next tile are the last ones of this tile
+            pixels = phases + [b.shuffle_vector(*two, shift) for two in zip(phases, following, strict=False)]
+            even = [_emit_combined(b, pixels[::2], row) for row in EVEN_INPUTS]
+            odd = [_emit_combined(b, pixels[1::2], row) for row in ODD_INPUTS]
+            for point in range(POINTS):
+                terms = TERMS if point < len(odd) else COLOURS
+                term = b.add(b.mul(line, v.I64(terms)), number)
+                at = b.add(b.mul(point_bytes, v.I64(point)), b.mul(term, term_bytes))
+                at = b.add(at, v.plus(b, target, place, 4 * LANES))
+                v.store(b, even[point], at, 4)
+                if point < len(odd):
+                    v.store(b, odd[point], b.add(at, b.mul(term_bytes, v.I64(COLOURS))), 4)
+            return phases[: len(following)]
+
+        v.loop(b, groups, [v.constant(0.0, v.REALS)] * (TILE_PIXELS - _PHASES), group)
+        return nothing
+
+    v.loop(b, v.I64(COLOURS), [], colour)
+
+
+def _emit_pixels(b: Builder, line: Value, start: Value, inside: Value) -> Value:
+    """Load the pixels of a line from number `start` on, with zeros for those that are not within 0..inside."""
+    mask = b.and_(v.below(b, b.sub(inside, start)), b.not_(v.below(b, b.neg(start))))
+    at = b.inttoptr(v.plus(b, line, start, 4), ir.PointerType())
+    return v.call(b, f"llvm.masked.load.v{LANES}f32.p0", v.REALS, at, v.I32(4), mask, v.constant(0.0, v.REALS))
+
+
+def _emit_phases(b: Builder, vectors: list[Value]) -> list[Value]:
+    """Return every n-th number of n vectors, a power of two: first from number 0 on, then from number 1 on, ..."""
+    if len(vectors) == 1:
+        return vectors
+    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    halves = [[b.shuffle_vector(*two, v.lanes(range(start, 2 * LANES, 2))) for two in pairs] for start in range(2)]
+    evens, odds = (_emit_phases(b, half) for half in halves)
+    return [phase for two in zip(evens, odds, strict=True) for phase in two]
 
 
 def _emit_combined(b: Builder, inputs: list[Value], row: np.ndarray) -> Value:
@@ -61,44 +86,30 @@ def _emit_combined(b: Builder, inputs: list[Value], row: np.ndarray) -> Value:
     total = None
     for each, factor in zip(inputs, row, strict=True):
         if factor and total is None:
-            total = each if factor == 1 else b.fmul(each, v.constant(float(factor), _BOTH))
+            total = each if factor == 1 else b.fmul(each, v.constant(float(factor), v.REALS))
         elif factor:
-            total = v.call(b, f"llvm.fmuladd.v{_BOTH.count}f32", _BOTH, each, v.constant(float(factor), _BOTH), total)
+            total = v.multiply_add(b, each, v.constant(float(factor), v.REALS), total)
     return total
 
 
-def _emit_store(b: Builder, tile: int, values: list[Value], place: Value) -> None:
-    """Store only the three channels of even pixels and those of odd pixels, of one of two tiles."""
-    first = tile * _QUAD.count
-    if len(values) == 1:
-        pair = b.shuffle_vector(values[0], values[0], v.lanes(range(first, first + 2)))
-        v.store(b, pair, place, 4)
-        v.store(b, b.extract_element(values[0], v.I32(first + 2)), b.add(place, v.I64(8)), 4)
-        return
-    second = first + _BOTH.count
-    order = [first, first + 1, first + 2, second, second + 1, second + 2]
-    for start in (0, 2):
-        v.store(b, b.shuffle_vector(*values, v.lanes(order[start : start + 4])), b.add(place, v.I64(4 * start)), 4)
-
-
-def _transform(typingctx: Any, target: Any, source: Any, column: Any, line: Any, tiles: Any) -> Any:  # noqa: ARG001
+def _transform(typingctx: Any, own: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001 - Numba's protocol
-        _emit_transform(b, args)
+        _emit_transform(b, cgutils.unpack_tuple(b, args[0]))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5), codegen
+    return types.void(own), codegen
 
 
 def _point_sums(typingctx: Any, own: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, b: Builder, signature: Any, args: list[Value]) -> Value:  # noqa: ARG001
-        a, row_bytes, weights, terms, target, tiles = (b.extract_value(args[0], place) for place in range(6))
-        taps = terms, v.I64(1), v.I64(0)
+        a, term_bytes, weights, terms, target, tiles = cgutils.unpack_tuple(b, args[0])
+        panel_bytes = b.mul(terms, v.I64(4 * LANES))
         at_once = min(ROWS, rows_at_once(2))
 
         def sums(first: int, number: int) -> None:
-            rows = v.rows_from(b, a, row_bytes, range(first, first + number))
+            rows = [b.add(a, v.I64(4 * row)) for row in range(first, first + number)]
             zeros = [v.constant(0.0, v.REALS)] * (2 * number)
-            found = v.runs_of(b, rows, weights, taps, zeros, partial(emit_sums, b, 2))
+            found = emit_sums(b, 2, rows, weights, panel_bytes, terms, zeros, term_bytes)
             for place, value in enumerate(found):
                 v.store(b, value, b.add(target, v.I64(SUM_BYTES * first + 4 * LANES * place)), 4)
 
@@ -143,17 +154,17 @@ def _emit_outputs(b: Builder, own: list[Value], to: Finish) -> None:
 
 
 transform_line: Any = intrinsic(_transform)
-"""transform_line(target, source, column, line, tiles): values at the points, of a line of pixels of three float32.
+"""transform_line((target, source, plane, inside, padding, line, tiles, point bytes, term bytes)): values at the points.
 
-For every point and, `column` bytes from one to the next, for every tile there is a column of all lines, in which the
-values of even pixels and, but for the last point, of odd ones are written at the place of this line. Tiles are an even
-number.
+Of a line of three planes of float32, `plane` bytes apart, with `inside` pixels, and zeros around them, `padding` of
+them before. For every point there are TERMS values of each line, `term bytes` apart, and each is a row of all tiles.
 """
 
 point_sums: Any = intrinsic(_point_sums)
-"""point_sums((a, row bytes, weights, terms, target, tiles)): sums of a point, for a pair of panels.
+"""point_sums((a, term bytes, weights, terms, target, tiles)): sums of a point, for a pair of panels.
 
-As `real_tile_pair`, for up to ROWS tiles, and stored as they are: SUM_BYTES for each tile.
+As `real_tile_pair`, for up to ROWS tiles, whose values of a term stand together. They are stored as they are: SUM_BYTES
+for each tile.
 """
 
 output_tile = make_tile("output_tile", _emit_outputs)
