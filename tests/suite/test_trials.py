@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 
+from zerocross.optim import LatentSGD
 from zerocross.suite.bayes import INITIAL, bayesian_search
 from zerocross.suite.tasks import get
 from zerocross.suite.trials import (
     SPACES,
     coordinates,
+    is_possible,
     qualities,
     random_search,
     regret,
@@ -38,7 +42,7 @@ def test_settings_fill_the_ranges_and_are_valid(name: str) -> None:
             middle = sum(float(value or 0) < (low * high) ** 0.5 for value in values)
             assert middle == count // 2  # a Sobol sequence halves every axis
     suite_runs = runs(get("Wafer"), name, 8, 2)
-    assert len({run.config.hash for run in suite_runs}) == 16
+    assert len({run.config.hash for run in suite_runs}) == 2 * sum(map(is_possible, settings[:8]))
     assert all(run.config.data.validate for run in suite_runs)
 
 
@@ -70,6 +74,21 @@ def test_a_table_with_gaps_is_none() -> None:
     task = get("digits")
     assert table_of(task, "filter", 4, 2, lambda run: {"score": float(run.config.seed)}).tolist() == [[0, 1]] * 4  # type: ignore[union-attr]
     assert table_of(task, "filter", 4, 2, lambda run: {"score": 1.0} if run.config.seed else None) is None
+
+
+def test_settings_that_latent_sgd_refuses_score_0() -> None:
+    settings = settings_of(SEARCHED["latent-wide"], 64)
+    refused = [index for index, each in enumerate(settings) if not is_possible(each)]
+    assert len(refused) == 3
+    for index, each in enumerate(settings):
+        lr, decay = float(each["optimizer.lr"] or 0), float(each["optimizer.weight_decay"] or 0)
+        weight = torch.nn.Parameter(torch.ones(1))
+        with pytest.raises(ValueError, match="at most 1") if index in refused else contextlib.nullcontext():
+            LatentSGD([weight], lr=lr, weight_decay=decay)
+    assert len(runs(get("digits"), "latent-wide", 64, 2)) == 2 * 61
+    table = table_of(get("digits"), "latent-wide", 64, 2, lambda _: {"score": 50.0})
+    assert table is not None
+    assert np.flatnonzero(table.sum(axis=1) == 0).tolist() == refused
 
 
 def bowl(name: str, count: int, noise: float, seed: int = 0) -> np.ndarray:

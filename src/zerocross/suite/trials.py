@@ -60,6 +60,11 @@ def coordinates(space: SearchSpace, count: int) -> np.ndarray:
     return shares
 
 
+def is_possible(settings: Settings) -> bool:
+    """Return False for a setting that latent-sgd refuses: lr * weight_decay, which is alpha, must be at most 1."""
+    return float(settings.get("optimizer.lr", 0.0)) * float(settings.get("optimizer.weight_decay", 0.0)) <= 1
+
+
 def runs(task: Task, name: str, count: int, seeds: int) -> list[SuiteRun]:
     """Return the trainings of a table, on held-out training data, by setting and then by seed."""
     space = SEARCHED[name]
@@ -67,15 +72,20 @@ def runs(task: Task, name: str, count: int, seeds: int) -> list[SuiteRun]:
     return [
         suite_run(task, method, f"settings:{name}", seed, {**settings, **COMPILED}, validate=True)
         for settings in settings_of(space, count)
+        if is_possible(settings)
         for seed in range(seeds)
     ]
 
 
 def table_of(task: Task, name: str, count: int, seeds: int, find: Find) -> np.ndarray | None:
-    """Return the scores, settings by seeds; None if a run is missing."""
+    """Return the scores, settings by seeds; None if a run is missing. An impossible setting scores 0."""
     results = [find(run) for run in runs(task, name, count, seeds)]
     scores = [result["score"] for result in results if result is not None]
-    return np.array(scores).reshape(count, seeds) if len(scores) == len(results) else None
+    if len(scores) < len(results):
+        return None
+    table = np.zeros((count, seeds))
+    table[[is_possible(settings) for settings in settings_of(SEARCHED[name], count)]] = np.reshape(scores, (-1, seeds))
+    return table
 
 
 def qualities(table: np.ndarray) -> np.ndarray:
