@@ -70,6 +70,16 @@ def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float], offset: T
         std: likewise, above 0.
         offset: colour offset per image, in the units of `mean`.
     """
+    return scaled(x, *scale_and_shift(x, mean, std, offset))
+
+
+def scale_and_shift(
+    x: Tensor, mean: Sequence[float], std: Sequence[float], offset: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the factor and the summand by which `scaled` normalises x, or any batch of its kind if there is no offset.
+
+    Args: see `normalised`.
+    """
     unit = 255.0 if x.dtype == torch.uint8 else 1.0
     spread = torch.tensor(std, dtype=torch.float32, device=x.device)
     centre = torch.tensor(mean, dtype=torch.float32, device=x.device)[None]
@@ -77,4 +87,9 @@ def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float], offset: T
         centre = centre - offset
     image = (1,) * (x.ndim - 2)
     scale, shift = 1 / (unit * spread), -centre / spread
-    return x.to(torch.float32, copy=True).mul_(scale.view(-1, *image)).add_(shift.view(*shift.shape, *image))
+    return scale.view(-1, *image), shift.view(*shift.shape, *image)
+
+
+def scaled(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Return scale * x + shift as float32, in memory of its own."""
+    return x.to(torch.float32, copy=True).mul_(scale).add_(shift)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zerocross.data.augment import AUGMENTS, augmented, normalised
+from zerocross.data.augment import AUGMENTS, augmented, scale_and_shift, scaled
 from zerocross.data.options import BatchOptions
 from zerocross.data.order import AUGMENT, BatchPlan, derived_seed, epoch_order
 
@@ -79,8 +79,8 @@ class Batches:
             len(split), options.batch_size, options.rank, options.world_size, drop_last=options.training
         )
         self.seed, self.augment, self.shuffle = options.seed, augment, options.training
-        self.mean, self.std = options.mean, options.std
         self.inputs, self.targets = split.inputs.to(options.device), split.targets.to(options.device)
+        self.scale, self.shift = scale_and_shift(self.inputs, options.mean, options.std)
         channels_last = options.channels_last and split.inputs.ndim == 4
         self.format = torch.channels_last if channels_last else torch.contiguous_format
 
@@ -99,7 +99,9 @@ class Batches:
         generator = torch.Generator(device)
         for index in range(start, len(self)):
             chosen = order[self.plan.places(index)]
-            generator.manual_seed(derived_seed(AUGMENT, self.seed, number, self.plan.rank, index))
-            x = augmented(self.inputs.index_select(0, chosen), self.augment, generator)
-            x = normalised(x, self.mean, self.std).contiguous(memory_format=self.format)
+            x = self.inputs.index_select(0, chosen)
+            if self.augment != "none":
+                generator.manual_seed(derived_seed(AUGMENT, self.seed, number, self.plan.rank, index))
+                x = augmented(x, self.augment, generator)
+            x = scaled(x, self.scale, self.shift).contiguous(memory_format=self.format)
             yield x, self.targets.index_select(0, chosen)

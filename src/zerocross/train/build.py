@@ -84,7 +84,8 @@ class StageSetup:
     Attributes:
         parts: The parts of the stage.
         compiled: The network for evaluation: compiled, if worthwhile, but not wrapped.
-        fabric_model: The network as Fabric wraps it (device, precision, DDP): called in training.
+        fabric_model: The network as Fabric wraps it (device, precision, DDP).
+        forward: What training calls: `fabric_model`, or `compiled` where the wrapper would change nothing.
         fabric_optimizer: The optimizer as Fabric wraps it: stepped, and saved to checkpoints.
         loss: The loss function of the task.
     """
@@ -92,6 +93,7 @@ class StageSetup:
     parts: StageParts
     compiled: Any
     fabric_model: Any
+    forward: Any
     fabric_optimizer: Any
     loss: Loss
 
@@ -176,7 +178,9 @@ def prepare(
         optimizer.load_state_dict(state["optimizer"])  # after setup: the parameters are on their device now
         restore_random_states(state["random"][fabric.global_rank])
     loss = build_loss(config.task, teacher.eval().to(fabric.device) if teacher is not None else None)
-    return StageSetup(replace(parts, optimizer=optimizer), compiled, fabric_model, fabric_optimizer, loss)
+    # Fabric's wrapper converts precisions and hooks into DDP. In one float32 process it only takes time, 0.4 ms per call.
+    forward = compiled if fabric.world_size == 1 and config.precision == "32" else fabric_model
+    return StageSetup(replace(parts, optimizer=optimizer), compiled, fabric_model, forward, fabric_optimizer, loss)
 
 
 def check(config: Config, dataset: Dataset, processes: int) -> None:
@@ -255,7 +259,7 @@ def build_real(
     if not groups:
         raise ValueError("the network has no real parameters to train; a binary network needs batch norm or biases")
     if settings.name == "adam":
-        return torch.optim.Adam(groups, lr=settings.lr)
+        return torch.optim.Adam(groups, lr=settings.lr, foreach=True)  # same bits; torch's default only on CUDA
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
 
 

@@ -216,7 +216,7 @@ def _train_epoch(run: Run, setup: StageSetup) -> None:
         position.batch += 1
         accumulating = position.batch % config.accumulate != 0
         with fabric.no_backward_sync(setup.fabric_model, enabled=accumulating):
-            micro_loss = setup.loss(setup.fabric_model, x, y) / config.accumulate
+            micro_loss = setup.loss(setup.forward, x, y) / config.accumulate
             fabric.backward(micro_loss)
         loss = loss + micro_loss.detach()
         images += len(x) * fabric.world_size
