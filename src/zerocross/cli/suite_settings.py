@@ -186,7 +186,8 @@ def _write(document: dict[str, Any], report: Any, path: Path, page: Path | None)
 
     Args:
         document: Fit for JSON.
-        report: The module with `panels(document)`, `page(document, picture)` and `section_of(document)`.
+        report: The module with `panels(document)`, their number of COLUMNS, `page(document, picture)` and
+            `section_of(document)`.
         path: Of the results, without a suffix.
         page: The file of the page, or None.
     """
@@ -197,7 +198,7 @@ def _write(document: dict[str, Any], report: Any, path: Path, page: Path | None)
 
     write_json(path.with_suffix(".json"), {**document, **report.section_of(document)})
     for kind in ("svg", "png"):
-        pictures.draw(report.panels(document), [], path.with_suffix(f".{kind}"))
+        pictures.draw(report.panels(document), [], path.with_suffix(f".{kind}"), columns=report.COLUMNS)
     folder = os.path.relpath(path.parent, page.parent) if page else str(path.parent)
     text = report.page(document, f"{folder}/{path.name}.svg")
     typer.echo(text)

@@ -32,8 +32,15 @@ LOOK: dict[Any, Any] = {
 }
 
 
-def draw(panels: Sequence[Panel], tables: Sequence[Table], path: Path) -> None:
-    """Draw panels, or tables if there are no panels, to a .svg or .png file."""
+def draw(panels: Sequence[Panel], tables: Sequence[Table], path: Path, *, columns: int | None = None) -> None:
+    """Draw panels, or tables if there are no panels, to a .svg or .png file.
+
+    Args:
+        panels: The panels.
+        tables: The tables.
+        path: The file.
+        columns: Number of panels side by side; None: up to three.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -41,7 +48,7 @@ def draw(panels: Sequence[Panel], tables: Sequence[Table], path: Path) -> None:
 
     with mpl.rc_context(LOOK):
         if panels:
-            columns = min(len(panels), 3 if len(panels) != 4 else 2)
+            columns = min(len(panels), columns or (3 if len(panels) != 4 else 2))
             rows = -(-len(panels) // columns)
             figure, axes = plt.subplots(
                 rows, columns, figsize=(4.9 * columns, 4.2 * rows), layout="constrained", squeeze=False
@@ -86,6 +93,8 @@ def _panel(axis: Any, panel: Panel) -> None:
     note = " (bottom: 0)" if floor is not None and _has_zero(curves) else ""
     axis.set(xlabel=panel.x, ylabel=panel.y + note, xscale=panel.x_scale, yscale=panel.y_scale)
     axis.set_title(panel.title, loc="left")
+    if panel.y_scale == "log":
+        _label_short_log_axis(axis)
     if panel.x == "epoch":
         axis.xaxis.get_major_locator().set_params(integer=True)
     _legend(axis)
@@ -131,6 +140,17 @@ def _named(axis: Any, panel: Panel) -> None:
     axis.set(xlabel=panel.y, xscale=panel.y_scale)
     axis.set_title(panel.title, loc="left")
     _legend(axis)
+
+
+def _label_short_log_axis(axis: Any) -> None:
+    """Label 1, 2 and 5 of each decade with plain numbers if there are fewer than two: otherwise few labels are left."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_ylim()
+    if high / low < 100:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _legend(axis: Any) -> None:

@@ -16,6 +16,7 @@ from zerocross.suite.one_number import CURVE_SEEDS, GRID, OPEN, VARIANTS
 from zerocross.suite.tasks import TASKS
 
 MEAN_GOAL, WORST_GOAL = 0.3, 1.0  # maximum loss in points: on average over the tasks that judge, and on any of them
+COLUMNS = 3  # of the picture
 NEAR = 1.0  # points below the best of a curve that count as near it, where noise between seeds is not larger
 _RESAMPLES = 2000
 _BELOW = "points below the task's best"

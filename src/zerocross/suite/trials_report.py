@@ -15,6 +15,7 @@ from zerocross.tune.spaces import SPACES as SEARCHED
 
 Tables = Mapping[str, Mapping[str, np.ndarray]]  # task -> space -> scores, settings by seeds
 BASE = "filter"
+COLUMNS = 2  # of the picture: random and Bayesian search side by side
 _RESAMPLES = 300
 _INTERVAL = (0.025, 0.975)
 
