@@ -116,7 +116,7 @@ def test_one_rate_that_is_best_everywhere_holds() -> None:
     text = one_number_report.page(document, "one-number.svg")
     assert "It holds: at the default flip rate of 0.01, untouched, the 4 tasks that judge lose" in text
     assert "**Incomplete**: of 17 tasks, these are not measured yet: ElectricDevices, FordA" in text
-    assert [len(panel.curves) for panel in one_number_report.panels(document)] == [9, 9, 3]
+    assert [len(panel.curves) for panel in one_number_report.panels(document)] == [4, 9, 9, 3]
 
 
 def test_the_plateau_is_where_tasks_lose_little_or_only_their_noise() -> None:
@@ -131,10 +131,20 @@ def test_the_plateau_is_where_tasks_lose_little_or_only_their_noise() -> None:
     assert one_number_report.plateau(document, "flip_rate")[0]["near"] == 1
 
 
+def test_weights_under_noise_flip_at_the_requested_rate() -> None:
+    requested, *simulated = one_number_report.panels(
+        one_number_report.judge(one_number.measured(SOME, lambda _: None))
+    )[0].curves
+    assert len(simulated) == 3
+    for curve in simulated:
+        assert list(curve.mean) == pytest.approx(list(curve.x), rel=0.1)
+        assert set(curve.x) <= set(requested.x)
+
+
 def test_settings_with_one_flip_rate_are_drawn_at_one_place() -> None:
-    """In the third panel, all settings of the grid lie on the curve over the flip rate that generated the scores."""
+    """In the last panel, all settings of the grid lie on the curve over the flip rate that generated the scores."""
     document = one_number_report.judge(one_number.measured(SOME, results(lambda _: 1e-2)))
-    panel = one_number_report.panels(document)[2]
+    panel = one_number_report.panels(document)[-1]
     points = sorted((x, y) for curve in panel.curves for x, y in zip(curve.x, curve.mean, strict=True))
     assert len(points) == 25
     for x, y in points:
