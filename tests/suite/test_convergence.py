@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zerocross.suite.convergence import Convergence, document, rows, runs
+from zerocross.suite.convergence import Convergence, document, rows, runs, summary
 from zerocross.suite.table import SuiteRun
 from zerocross.suite.tasks import get
 
@@ -42,3 +42,13 @@ def test_rows_are_of_methods_with_complete_runs() -> None:
     text = document({"digits": result, "mnist": []})
     assert text["measured"]["digits"][0]["change"] == 1.0
     assert text["unmeasured"] == ["digits", "mnist"]
+
+
+def test_the_summary_names_tasks_that_have_not_converged() -> None:
+    flat, rising = ((name, (90.0, 90.4), (90.0 + gain, 90.4 + gain)) for name, gain in (("real", 0.1), ("filter", 2)))
+    text = summary(
+        {"digits": [Convergence(*flat)] * 2, "mnist": [Convergence(*rising), Convergence(*flat)], "imdb": []}
+    )
+    assert "On 1 of 2 tasks twice the length gains no more than the noise between seeds." in text
+    assert "**Not converged** are mnist (filter +2.00, noise 0.28), in points. Not measured: imdb." in text
+    assert "Not measured yet" in summary({"digits": []})

@@ -87,11 +87,12 @@ def test_picture_and_page(tmp_path: Path) -> None:
     for kind in ("svg", "png"):
         draw(document, "published", tmp_path / f"rank.{kind}")
     assert "mean rank over" in (tmp_path / "rank.svg").read_text()
-    text = page({"published": document, "tuned": {**rank({}), "seeds": 3, "diverged": 0}}, "../results/suite")
+    text = page({"published": document, "tuned": {**rank({}), "seeds": 3, "diverged": 0}}, "../results/suite", "All.")
     assert "**Incomplete**. Not ranked: tasks: t0." in text
     assert "Runs that diverged: 2" in text
     assert "No ranking yet" in text
     assert "| a | 3.00 |" in text
+    assert text.endswith("## Convergence\n\nAll.\n")
     shown = section_of(document, "published")
     assert shown["show_picture"]
     assert shown["data"]["tables"][0]["rows"][-1][:2] == ["a", "3.00"]
@@ -102,13 +103,13 @@ def test_the_page_says_who_wins_and_what_nobody_can_tell() -> None:
     scores = {
         task: {"filter" if name == "c" else name: s for name, s in row.items()} for task, row in fake_table().items()
     }
-    text = page({"published": {**rank(scores), "seeds": 3, "diverged": 0}}, "x")
+    text = page({"published": {**rank(scores), "seeds": 3, "diverged": 0}}, "x", "All.")
     assert "**b** has the best mean rank (1.50), and is significantly better than a (Wilcoxon, Holm, 5 %)." in text
     assert "The **filter** is number 2 (1.50); significantly ahead of a." in text
     assert "Nobody can tell b from filter on these tasks: of 3 pairs, 2 differ significantly." in text
 
 
 def test_the_page_says_if_tasks_are_too_few() -> None:
-    text = page({"published": {**rank(fake_table(5)), "seeds": 3, "diverged": 0}}, "x")
+    text = page({"published": {**rank(fake_table(5)), "seeds": 3, "diverged": 0}}, "x", "All.")
     assert "**b** has the best mean rank (1.40)." in text or "**c** has the best mean rank (1.40)." in text
     assert "Nobody can tell the methods apart: with 5 tasks, not even a win on every task is significant." in text

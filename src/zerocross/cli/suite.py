@@ -196,8 +196,8 @@ def rank(
 
     from zerocross import train
     from zerocross.files import write_json, write_text
+    from zerocross.suite import convergence, rank_output
     from zerocross.suite import rank as ranking
-    from zerocross.suite import rank_output
     from zerocross.suite.table import TABLES, method_names
     from zerocross.suite.tasks import TASKS
     from zerocross.sweep.cache import RunCache
@@ -217,7 +217,8 @@ def rank(
         if documents[table]["friedman"] is not None:
             for kind in ("svg", "png"):
                 rank_output.draw(documents[table], table, results / f"rank-{table}.{kind}")
-    text = rank_output.page(documents, os.path.relpath(results, page.parent) if page else str(results))
+    converged = convergence.summary({task.name: convergence.rows(task, find) for task in TASKS.values()})
+    text = rank_output.page(documents, os.path.relpath(results, page.parent) if page else str(results), converged)
     typer.echo(text)
     if page is not None:
         write_text(page, text)

@@ -7,7 +7,7 @@ short.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,3 +100,30 @@ def document(rows_by_task: dict[str, list[Convergence]]) -> dict[str, Any]:
         },
         "unmeasured": [name for name, rows in rows_by_task.items() if len(rows) < len(METHODS)],
     }
+
+
+def summary(rows_by_task: Mapping[str, Sequence[Convergence]]) -> str:
+    """Return one paragraph: how many tasks have converged, and what the others still gain.
+
+    Args:
+        rows_by_task: The rows of every task of the suite, empty for those that are not measured.
+    """
+    complete = {name: rows for name, rows in rows_by_task.items() if len(rows) == len(METHODS)}
+    if not complete:
+        return "Not measured yet: run `zerocross suite converge`."
+    short = {name: [row for row in rows if not row.converged] for name, rows in complete.items()}
+    gains = [
+        f"{name} ({', '.join(f'{row.method} {row.change:+.2f}, noise {row.noise:.2f}' for row in rows)})"
+        for name, rows in short.items()
+        if rows
+    ]
+    text = (
+        "The filter and the full-precision twin were trained for the length of each task and for twice that length, on "
+        f"held-out training data. On {len(complete) - len(gains)} of {len(complete)} tasks twice the length gains no "
+        "more than the noise between seeds."
+    )
+    if gains:
+        text += f" **Not converged** are {'; '.join(gains)}, in points."
+    if missing := [name for name in rows_by_task if name not in complete]:
+        text += f" Not measured: {', '.join(missing)}."
+    return text

@@ -67,26 +67,26 @@ def section_of(document: Mapping[str, Any], table: str) -> dict[str, Any]:
     )
 
 
-def page(documents: Mapping[str, Mapping[str, Any]], pictures: str) -> str:
+def page(documents: Mapping[str, Mapping[str, Any]], pictures: str, convergence: str) -> str:
     """Return docs/suite.md, created from the rankings.
 
     Args:
         documents: Table -> ranking.
         pictures: The folder of the pictures, relative to the page.
+        convergence: The paragraph on convergence.
     """
     lines = [
         "# The suite",
         "",
         (
-            "All methods on many real tasks, each of which trains to convergence in seconds. `zerocross suite rank` "
-            "writes this page from `results/suite/`. Accuracy is that of the last epoch on test data. A run that "
-            "diverges counts as 0 %."
+            "All methods on many real tasks, each of which trains in seconds. `zerocross suite rank` writes this page "
+            "from `results/suite/`. Accuracy is that of the last epoch on test data. A run that diverges counts as 0 %."
         ),
         "",
     ]
     for table, document in documents.items():
         lines += [f"## {_TITLES[table]}", "", *_section(table, document, pictures), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "## Convergence", "", convergence, ""])
 
 
 _COLUMNS = ("method", "mean rank", "accuracy", "to the full-precision twin", "wins / ties / losses")
