@@ -140,7 +140,8 @@ def test_the_report_of_known_tables() -> None:
     text = page(document, "trials.svg")
     assert "**latent** against **filter** (3 tasks)" in text
     assert "takes more trials" in text
-    assert "is worse" in text
+    assert "after 10 trials it is worse, +" in text
+    assert "; after 25 trials it " in text
     assert [len(panel.curves) for panel in panels(document)] == [2, 2, 2]
     first = document["tasks"]["task0"]
     below = max(row["best"] for row in first.values()) - first["latent"]["random"][0]
@@ -151,8 +152,8 @@ def test_small_tables_are_compared_after_fewer_trials() -> None:
     tables = {"task": {"filter": bowl("filter", 8, 0.3), "flip": bowl("filter", 4, 0.3)}}
     document = report(tables, repeats=2)
     text = page(document, "x.svg")
-    assert "After 2 random trials it" in text
-    assert "After 2 Bayesian trials it" in text
+    assert "Random search: after 2 trials it" in text
+    assert "Bayesian search: after 2 trials it" in text
     assert "## Regret of Bayesian search" in text
     assert len(section_of(document)["data"]["tables"]) == 2
     assert [len(document["tasks"]["task"][space]["bayesian"]) for space in ("filter", "flip")] == [8, 4]

@@ -16,6 +16,7 @@ from zerocross.tune.spaces import SPACES as SEARCHED
 Tables = Mapping[str, Mapping[str, np.ndarray]]  # task -> space -> scores, settings by seeds
 BASE = "filter"
 COLUMNS = 2  # of the picture: random and Bayesian search side by side
+_JUDGED = (10, 25)  # trials after which the verdicts compare regrets
 _RESAMPLES = 300
 _INTERVAL = (0.025, 0.975)
 
@@ -213,7 +214,6 @@ def _verdicts(document: Mapping[str, Any]) -> list[str]:
     near = document["points"].index(1.0)
     lines = []
     for space, entry in document["overall"].items():
-        at = min(document["trials"].index(10), len(entry["regret_difference"]) - 1)  # small tables have fewer settings
         saved = entry["trials_difference"][near]
         count = "more" if saved[1] > 0 else "fewer" if saved[2] < 0 else "no clearly different number of"
         tasks = f"{len(entry['tasks'])} task{'s' if len(entry['tasks']) > 1 else ''}"
@@ -222,15 +222,19 @@ def _verdicts(document: Mapping[str, Any]) -> list[str]:
             f"it takes {count} trials: {_cell(saved, '+.1f')} on average "
             f"({_cell(entry[space]['trials'][near], '.1f')} against {_cell(entry[BASE]['trials'][near], '.1f')})."
         )
-        for title, kind in (("random", "regret"), ("Bayesian", "bayesian_regret")):
-            if f"{kind}_difference" in entry:
-                gap = entry[f"{kind}_difference"][at]
-                worse = "is worse" if gap[1] > 0 else "is better" if gap[2] < 0 else "does not differ significantly"
-                line += (
-                    f" After {document['trials'][at]} {title} trials it {worse}: {_cell(gap, '+.2f')} points of regret."
-                )
+        for title, kind in (("Random", "regret"), ("Bayesian", "bayesian_regret")):
+            gaps = dict(zip(document["trials"], entry.get(f"{kind}_difference", []), strict=False))
+            if gaps:  # small tables have fewer settings
+                numbers = [k for k in _JUDGED if k in gaps] or [max(gaps)]
+                parts = [f"after {k} trials {_compared(gaps[k])}" for k in numbers]
+                line += f" {title} search: {'; '.join(parts)} points of regret."
         lines.append(line)
     return lines
+
+
+def _compared(gap: Sequence[float]) -> str:
+    words = "it is worse" if gap[1] > 0 else "it is better" if gap[2] < 0 else "it does not differ significantly"
+    return f"{words}, {_cell(gap, '+.2f')}"
 
 
 def _cell(triple: Sequence[float], form: str = ".2f") -> str:
