@@ -150,7 +150,8 @@ def _flips_under_noise() -> Panel:
         rates = [rate for rate in requested if rate <= most_flips(gamma)]
         flips = []
         for rate in rates:
-            g = sosfilt(cascade(ema(gamma), ema(alpha_for_flips(rate, gamma))).sections, noise)[:, start:]
+            filt = cascade(ema(gamma), ema(alpha_for_flips(rate, gamma)))
+            g = np.asarray(sosfilt(filt.sections, noise))[:, start:]
             flips.append(float(f"{np.mean(g[:, 1:] * g[:, :-1] < 0):.3g}"))
         curves.append(Curve(f"gamma = {gamma:g}, simulated", rates, flips, style="points"))
     title, y = "a flip rate sets alpha, whatever gamma", "flips per weight and update"
