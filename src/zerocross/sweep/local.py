@@ -20,8 +20,6 @@ from zerocross.sweep.progress import Progress
 from zerocross.sweep.worker import run_job
 
 _FOREVER = 60 * 24 * 365 * 10  # minutes: local processes have no time limit
-# glibc's malloc in huge pages: an update of a small network takes 12 % less time. Elsewhere it has no effect.
-_HUGE_PAGES = "glibc.malloc.hugetlb=1"
 
 
 class LocalPool:
@@ -72,8 +70,7 @@ class LocalPool:
                 timeout_min=_FOREVER, gpus_per_node=len(gpus), visible_gpus=gpus, stderr_to_stdout=True
             )
             message = request(job, self.cache, self.folder, self.progress)
-            tunables = os.environ.get("GLIBC_TUNABLES", _HUGE_PAGES)
-            with _interrupts_held(), _environment(OMP_NUM_THREADS=str(self.threads), GLIBC_TUNABLES=tunables):
+            with _interrupts_held(), _environment(OMP_NUM_THREADS=str(self.threads)):
                 started = executor.submit(run_job, {**message, "while_held": str(self._held.lock_file)})
             handles.append(Handle(job, started.job_id, self.folder, started, slot))
         return handles

@@ -178,7 +178,7 @@ def prepare(
         optimizer.load_state_dict(state["optimizer"])  # after setup: the parameters are on their device now
         restore_random_states(state["random"][fabric.global_rank])
     loss = build_loss(config.task, teacher.eval().to(fabric.device) if teacher is not None else None)
-    # Fabric's wrapper converts precisions and serves DDP: in one float32 process it only takes time, 0.4 ms per call.
+    # Fabric's wrapper converts precisions and serves DDP: in one float32 process it only takes time.
     forward = compiled if fabric.world_size == 1 and config.precision == "32" else fabric_model
     return StageSetup(replace(parts, optimizer=optimizer), compiled, fabric_model, forward, fabric_optimizer, loss)
 
