@@ -301,5 +301,6 @@ def set_progress(model: nn.Module, progress: float) -> None:
         1.0
     """
     for module in model.modules():
-        if hasattr(type(module), "set_progress"):  # nn.Module looks up missing attributes of objects slowly
-            module.set_progress(progress)  # type: ignore[operator]
+        tell = getattr(module, "set_progress", None)
+        if tell is not None:
+            tell(progress)
